@@ -1,0 +1,49 @@
+"""The key of a categorical value: what its identity is, in NumPy.
+
+``hex32``: exactly eight lower-case hex digits, read as an unsigned number in an int64.
+``int64``: a sign and digits within int64. ``string``: the value itself, compared by its UTF-8 bytes, untrimmed.
+"""
+
+import re
+from typing import Literal
+
+import numpy as np
+
+from rec.core.errors import InputError
+
+KeyKind = Literal["hex32", "int64", "string"]
+
+HEX32_PATTERN = "^[0-9a-f]{8}$"
+# \Z and not $: the latter lets a trailing newline pass.
+_HEX32 = re.compile(rb"[0-9a-f]{8}\Z")
+_INT64 = re.compile(rb"[+-]?[0-9]+\Z")
+_INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
+
+
+def parse_key(raw: bytes, kind: KeyKind, column: str) -> int | bytes:
+    """Return the key of one non-empty raw value. Raises InputError naming column and value when it has none."""
+    if kind == "string":
+        return raw
+    if kind == "hex32":
+        if _HEX32.match(raw):
+            return int(raw, 16)
+        raise InputError(
+            f"{column}: {raw!r} is not eight lower-case hex digits; send the raw value or empty for missing"
+        )
+    if _INT64.match(raw) and _INT64_MIN <= int(raw) <= _INT64_MAX:
+        return int(raw)
+    raise InputError(f"{column}: {raw!r} is not an integer within int64; send digits or empty for missing")
+
+
+def parse_keys(raw: np.ndarray, kind: KeyKind, column: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return (keys_B, missing_B) of an object array of bytes; empty or None means missing.
+
+    Keys are int64 for ``hex32`` and ``int64`` and object (bytes) for ``string``; a missing row's key is 0 or b"".
+    """
+    missing = np.fromiter((not v for v in raw), bool, len(raw))
+    if kind == "string":
+        keys = np.empty(len(raw), object)
+        keys[:] = [v or b"" for v in raw]
+        return keys, missing
+    numbers = (0 if gone else parse_key(bytes(v), kind, column) for v, gone in zip(raw, missing))
+    return np.fromiter(numbers, np.int64, len(raw)), missing

@@ -1,0 +1,34 @@
+"""Fixtures shared by the tests: one Spark session for the whole run, real rows where there are any."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(scope="session")
+def spark():
+    """One local session as conf/spark/local.conf makes it: starting one takes longer than most tests."""
+    from rec.etl.session import spark_session
+
+    session = spark_session(REPOSITORY / "conf/spark/local.conf")
+    session.sparkContext.setLogLevel("ERROR")
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="session")
+def cases() -> Path:
+    """The folder of small trouble inputs with their expected values."""
+    return REPOSITORY / "tests/cases"
+
+
+@pytest.fixture(scope="session")
+def criteo_dir() -> Path:
+    """Folder of real Criteo rows; they are never part of the repository."""
+    folder = os.environ.get("REC_CRITEO_DIR")
+    if not folder:
+        pytest.skip("REC_CRITEO_DIR is not set: no real Criteo rows here")
+    return Path(folder)
