@@ -1,0 +1,56 @@
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+PYTHON := .venv/bin/python
+REC := .venv/bin/rec
+RECIPE ?= conf/criteo_demo.yaml
+SETTINGS :=
+
+# make demo DATA=path/to/train.txt runs any Criteo file, cut at 80 % and 90 % of its lines.
+ifdef DATA
+RECIPE := conf/criteo_kaggle.yaml
+SETTINGS := --set source.path=$(DATA) --set root=lake/data
+endif
+
+.PHONY: help demo test test-slow bench lint wheel python jars gpu-jar horovod serve clean
+
+help:
+	@echo "make demo       raw click log to a served model, with a report (RECIPE=conf/criteo_tiny.yaml, DATA=train.txt)"
+	@echo "make test       every contract in its small form"
+	@echo "make test-slow  what needs minutes by nature; writes docs/slow.md"
+	@echo "make bench      speed as ratios against peers"
+	@echo "make lint       style, types and import rules"
+	@echo "make wheel      dist/reclake-*.whl"
+
+python jars gpu-jar horovod serve:
+	@deploy/install.sh $@
+
+jars: | python
+gpu-jar: | jars
+horovod serve: | python
+
+# The features come first: the first ledger is on the screen before the Horovod build starts.
+demo: | python jars
+	@$(REC) etl $(RECIPE) $(SETTINGS)
+	@$(MAKE) --no-print-directory horovod serve
+	@$(REC) run $(RECIPE) $(SETTINGS)
+
+test: | python jars gpu-jar horovod serve
+	@$(PYTHON) -m pytest -m "not slow" $(ARGS)
+
+test-slow: | python jars gpu-jar horovod serve
+	@$(PYTHON) tests/slow_report.py docs/slow.md $(ARGS)
+
+bench: | python jars horovod serve
+	@for script in bench/*.py; do echo "== $$script"; $(PYTHON) $$script; done
+
+lint: | python
+	@.venv/bin/ruff check . && .venv/bin/ruff format --check .
+	@.venv/bin/mypy
+	@.venv/bin/lint-imports
+
+wheel: | python
+	@$(PYTHON) -m build --wheel --no-isolation
+
+clean:
+	rm -rf build dist lake models .venv .venv-serve jars .gradle
