@@ -17,6 +17,9 @@ HEX32_PATTERN = "^[0-9a-f]{8}$"
 # \Z and not $: the latter lets a trailing newline pass.
 _HEX32 = re.compile(rb"[0-9a-f]{8}\Z")
 _INT64 = re.compile(rb"[+-]?[0-9]+\Z")
+_NO_DIGIT = 255
+_DIGIT_OF_BYTE = np.full(256, _NO_DIGIT, np.uint8)
+_DIGIT_OF_BYTE[np.frombuffer(b"0123456789abcdef", np.uint8)] = np.arange(16)
 _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
 
 
@@ -45,5 +48,18 @@ def parse_keys(raw: np.ndarray, kind: KeyKind, column: str) -> tuple[np.ndarray,
         keys = np.empty(len(raw), object)
         keys[:] = [v or b"" for v in raw]
         return keys, missing
+    if kind == "hex32":
+        return _parse_hex32([b"00000000" if gone else bytes(v) for v, gone in zip(raw, missing)], column), missing
     numbers = (0 if gone else parse_key(bytes(v), kind, column) for v, gone in zip(raw, missing))
     return np.fromiter(numbers, np.int64, len(raw)), missing
+
+
+def _parse_hex32(values: list[bytes], column: str) -> np.ndarray:
+    lengths_B = np.fromiter(map(len, values), np.int64, len(values))
+    digits = np.frombuffer(b"".join(values), np.uint8)
+    if (lengths_B != 8).any() or (_DIGIT_OF_BYTE[digits] == _NO_DIGIT).any():
+        for value in values:
+            parse_key(value, "hex32", column)
+    digits_B8 = _DIGIT_OF_BYTE[digits].reshape(-1, 8)
+    bytes_B4 = np.ascontiguousarray(digits_B8[:, 0::2] << 4 | digits_B8[:, 1::2])
+    return bytes_B4.view(">u4").ravel().astype(np.int64)

@@ -60,6 +60,14 @@ class Run:
         }
 
 
+def newest_record(root: str | Path, stage: str) -> StageRecord:
+    """Return the record of a stage that was written last under a root. Raises ConfigError where there is none."""
+    paths = sorted((Path(root) / "runs").glob(f"*/{stage}.json"), key=lambda p: (p.stat().st_mtime_ns, p))
+    if not paths:
+        raise ConfigError(f"{root}: no {stage} stage was run here; run: rec {stage} RECIPE")
+    return StageRecord.model_validate(json.loads(paths[-1].read_text(encoding="utf-8")))
+
+
 class Stopwatch:
     """Start of a stage: wall-clock start and the seconds since."""
 
