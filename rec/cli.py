@@ -3,38 +3,112 @@
 import logging
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
+from typer.exceptions import TyperException
 
 from rec.core.errors import RecError
 
 RecipePath = Annotated[Path, typer.Argument(help="A recipe, such as conf/criteo_demo.yaml.", metavar="RECIPE")]
-Settings = Annotated[list[str] | None, typer.Option("--set", help="path=value, such as train.seed=2; may be repeated.")]
-SparkConf = Annotated[
-    Path, typer.Option(help="A spark-defaults file; under spark-submit give it by --properties-file instead.")
+Settings = Annotated[
+    list[str] | None, typer.Option("--set", help="path=value, such as train.seed=2; may be repeated.", metavar="SETTING")
 ]
-DEFAULT_SPARK_CONF = Path("conf/spark/local.conf")
+SparkConf = Annotated[
+    Path | None,
+    typer.Option(help="A spark-defaults file. Under spark-submit, leave it out and give --properties-file there."),
+]
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run one verb and return its exit code: 0, or 2 after a line that says what to mend."""
+    """Run one verb; return 0, or 2 after one line that says what to mend. ``--debug`` shows the traceback."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in arguments
     arguments = [a for a in arguments if a != "--debug"]
-    logging.basicConfig(level=logging.DEBUG if debug else logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+    logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr)
     logging.getLogger("rec").setLevel(logging.DEBUG if debug else logging.INFO)
     try:
         return app(arguments, prog_name="rec", standalone_mode=False) or 0
-    except RecError as error:
+    except (RecError, TyperException) as error:
         if debug:
             raise
-        print(f"error: {error}", file=sys.stderr)  # noqa: T201
+        text = error.format_message() if isinstance(error, TyperException) else str(error)
+        typer.echo(f"error: {text}", err=True)
         return 2
-    except typer._click.exceptions.ClickException as error:
-        error.show()
-        return 2
-    except (KeyboardInterrupt, typer._click.exceptions.Abort):
+    except (KeyboardInterrupt, typer.Abort):
         return 130
+
+
+@app.command()
+def run(recipe: RecipePath, settings: Settings = None, spark_conf: SparkConf = None) -> None:
+    """Run every stage: features, training, evaluation, push, parity, report."""
+    from rec.run import load_recipe, run_all
+
+    run_all(load_recipe(recipe, settings), spark_conf)
+
+
+@app.command()
+def etl(
+    recipe: RecipePath,
+    settings: Settings = None,
+    spark_conf: SparkConf = None,
+    explain: Annotated[bool, typer.Option(help="Write nothing; say which operators would run on the GPU.")] = False,
+) -> int:
+    """Raw rows to a feature table, with a ledger of every line."""
+    from rec.run import load_recipe, open_run, run_etl
+    from rec.run import explain as run_explain
+
+    loaded = load_recipe(recipe, settings)
+    if explain:
+        return run_explain(recipe, settings or [])
+    run_etl(loaded, open_run(loaded, spark_conf))
+    return 0
+
+
+@app.command()
+def train(recipe: RecipePath, settings: Settings = None, spark_conf: SparkConf = None) -> None:
+    """Feature table to a checkpoint, by ranks inside Spark executors."""
+    from rec.run import load_recipe, open_run, run_train
+
+    loaded = load_recipe(recipe, settings)
+    run_train(loaded, open_run(loaded, spark_conf))
+
+
+@app.command()
+def evaluate(recipe: RecipePath, settings: Settings = None, spark_conf: SparkConf = None) -> None:
+    """Exact AUC, log loss and normalized entropy of the newest checkpoint, beside the baselines."""
+    from rec.run import load_recipe, open_run, run_evaluate
+
+    loaded = load_recipe(recipe, settings)
+    run_evaluate(loaded, open_run(loaded, spark_conf))
+
+
+@app.command()
+def push(recipe: RecipePath, settings: Settings = None, spark_conf: SparkConf = None) -> None:
+    """Checkpoint to a verified bundle, served as a new version, its scores compared with the table's rows."""
+    from rec.run import load_recipe, open_run, run_push
+
+    loaded = load_recipe(recipe, settings)
+    run_push(loaded, open_run(loaded, spark_conf))
+
+
+@app.command()
+def doctor() -> int:
+    """Check what this machine has of what each stage needs, and say how to mend the rest."""
+    from rich.console import Console
+
+    from rec.launch.doctor import examine
+
+    console, failed = Console(), 0
+    for finding in examine():
+        mark = {True: "[green]ok[/]", False: "[red]missing[/]", None: "[yellow]absent[/]"}[finding.ok]
+        remedy = f"  → {finding.remedy}" if not finding.ok else ""
+        console.print(f"{mark:>20}  [bold]{finding.name}[/]: {finding.detail}{remedy}", soft_wrap=True)
+        failed += finding.ok is False
+    return 2 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

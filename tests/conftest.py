@@ -32,3 +32,29 @@ def criteo_dir() -> Path:
     if not folder:
         pytest.skip("REC_CRITEO_DIR is not set: no real Criteo rows here")
     return Path(folder)
+
+
+@pytest.fixture(scope="session")
+def one_rank():
+    """A process that is a group of its own; see tests/process_group.py."""
+    yield from _rank_pool(1)
+
+
+@pytest.fixture(scope="session")
+def two_ranks():
+    """Two processes joined by gloo."""
+    yield from _rank_pool(2)
+
+
+@pytest.fixture(scope="session")
+def three_ranks():
+    """Three processes joined by gloo."""
+    yield from _rank_pool(3)
+
+
+def _rank_pool(world_size: int):
+    from process_group import RankPool
+
+    pool = RankPool(world_size)
+    yield pool
+    pool.close()

@@ -99,7 +99,9 @@ def _torch() -> str:
 def _serving() -> str:
     if not SERVE_PYTHON.exists():
         raise RuntimeError(f"{SERVE_PYTHON} is not there")
-    versions = _import("numpy, onnxruntime, rec", "f'numpy {numpy.__version__}, {onnxruntime.__version__}'", SERVE_PYTHON)
+    versions = _import(
+        "numpy, onnxruntime, rec", "f'numpy {numpy.__version__}, {onnxruntime.__version__}'", SERVE_PYTHON
+    )
     servers = list(SERVE_PYTHON.parents[1].glob("lib/python3*/site-packages/pytriton/tritonserver/bin/tritonserver"))
     if not servers:
         raise RuntimeError(f"no tritonserver in {SERVE_PYTHON.parents[1]}")

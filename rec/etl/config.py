@@ -1,0 +1,94 @@
+"""What a recipe says about its source: where it lies, how a line becomes a row, and what tells a row's day."""
+
+import re
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from rec.core.config import Config
+from rec.core.errors import ConfigError, DayError
+from rec.core.keys import KeyKind
+
+MAX_QUARANTINE_FRACTION = 0.001
+
+# Columns of every feature table beside its features.
+RESERVED = frozenset({"label", "row_key", "day"})
+
+Cut = Annotated[int, Field(gt=0)] | Annotated[float, Field(gt=0, le=1)]
+
+
+class DayRule(Config):
+    """What tells the day of a row; exactly one of the three.
+
+    ``column``: an instant (a date, a timestamp, ISO text, or whole seconds since 1970); its UTC date as yyyymmdd.
+    ``path``: a regular expression with one group; the number it captures at its last match in a file's path.
+    ``lines``: the last line of each day but the last, counted over the files in path order; a whole number is a
+    line, a fraction a share of all lines, rounded down. Days are 0, 1, …
+    """
+
+    column: str | None = None
+    path: str | None = None
+    lines: tuple[Cut, ...] | None = None
+
+    @model_validator(mode="after")
+    def _one_rule(self) -> "DayRule":
+        given = [name for name in type(self).model_fields if getattr(self, name) is not None]
+        if len(given) != 1:
+            raise DayError(
+                f"no way to tell the day: {' and '.join(given) or 'no rule'} given; "
+                "give exactly one of {column: NAME}, {path: 'day_(\\d+)'}, {lines: [0.8, 0.9]}"
+            )
+        if self.path is not None:
+            _check_pattern(self.path)
+        return self
+
+
+def _check_pattern(pattern: str) -> None:
+    try:
+        groups = re.compile(pattern).groups
+    except re.error as error:
+        raise ConfigError(f"day.path {pattern!r} is not a regular expression: {error}") from None
+    if groups != 1:
+        raise ConfigError(f"day.path {pattern!r} has {groups} groups; put one around the number, as in 'day_(\\d+)'")
+
+
+class ParquetColumns(Config):
+    """Which columns of a Parquet source are read, and as what; ``sparse`` gives each column's kind of key."""
+
+    label: str | None = None
+    dense: tuple[str, ...] = ()
+    sparse: dict[str, KeyKind] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _names(self) -> "ParquetColumns":
+        names = [*self.dense, *self.sparse]
+        if not names:
+            raise ConfigError("columns: neither dense nor sparse names a column; name at least one")
+        for name in names:
+            if names.count(name) > 1:
+                raise ConfigError(f"columns: {name!r} is named {names.count(name)} times; name it once")
+            if name in RESERVED or name.startswith("_") or "`" in name:
+                raise ConfigError(f"columns: a feature cannot be called {name!r}; rename the column in the source")
+        return self
+
+
+class SourceConfig(Config):
+    """The ``source`` section of a recipe. ``columns`` belongs to ``layout: parquet``, ``pad_right`` to text."""
+
+    path: str
+    layout: Literal["criteo", "parquet"] = "criteo"
+    day: DayRule
+    columns: ParquetColumns | None = None
+    pad_right: bool = False
+    max_quarantine_fraction: Annotated[float, Field(ge=0, le=1)] = MAX_QUARANTINE_FRACTION
+    work_dir: str | None = None
+
+    @model_validator(mode="after")
+    def _fits_layout(self) -> "SourceConfig":
+        if self.layout == "parquet" and self.columns is None:
+            raise ConfigError("layout parquet needs columns: {label: …, dense: […], sparse: {NAME: hex32}}")
+        if self.layout == "criteo" and self.columns is not None:
+            raise ConfigError("columns given for layout criteo, whose columns are fixed; remove them")
+        if self.layout == "parquet" and self.pad_right:
+            raise ConfigError("pad_right is for lines of text; remove it from a Parquet source")
+        return self

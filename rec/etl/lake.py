@@ -1,0 +1,95 @@
+"""The tables under a root, and what of them is visible.
+
+An *attempt* is one try at writing a day, numbered from 1. Ledger, quarantine, counts and statistics rows carry their
+(day, attempt) and are appended first; the commit of the features, last, makes one attempt of a day visible. Which one
+stands in that commit's userMetadata, so a version of the features table tells every other table's part of it.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rec.etl.delta import commits, create_table, open_table, partitions, table_exists, table_version
+from rec.ops.admission import VOCABULARY_SCHEMA
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+ATTEMPT = ("day", "attempt")
+_ATTEMPT_DDL = "day INT NOT NULL, attempt INT NOT NULL, "
+_DDL = {
+    "files": "file_id BIGINT NOT NULL, path STRING, sha256 STRING, num_bytes BIGINT, num_lines BIGINT",
+    "ledger": _ATTEMPT_DDL + "file_id BIGINT, path STRING, `lines` BIGINT, accepted BIGINT, padded BIGINT, "
+    "header BIGINT, quarantined BIGINT, unlabelled BIGINT, positive BIGINT, reasons STRING, input_digest STRING",
+    "quarantine": _ATTEMPT_DDL + "row_key BIGINT, file STRING, line BIGINT, text STRING, reason STRING",
+    "counts": _ATTEMPT_DDL + "`column` STRING NOT NULL, key BIGINT, value STRING, `count` BIGINT NOT NULL",
+    "statistics": _ATTEMPT_DDL + "`column` STRING NOT NULL, name STRING NOT NULL, value DECIMAL(38,0) NOT NULL",
+    "vocabulary": VOCABULARY_SCHEMA,
+}
+_PARTITIONS = {"files": (), "vocabulary": ("column",)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class VisibleDay:
+    """What the features table shows of a day. ``digest`` is of the input, the operators and the state."""
+
+    day: int
+    attempt: int
+    digest: str
+    input_digest: str
+    state_id: str
+    num_rows: int
+    versions: dict[str, int]
+
+
+class Lake:
+    """A root folder and the addresses of its tables."""
+
+    def __init__(self, root: str | Path):
+        # Spark takes a path without a scheme relative to the JVM's folder, Delta's builder not at all.
+        self.root = str(root) if "://" in str(root) else str(Path(root).absolute())
+
+    def uri(self, table: str) -> str:
+        return f"{self.root}/{table}"
+
+    def state_folder(self, state_id: str) -> Path:
+        return Path(self.root, "states", state_id)
+
+    @property
+    def staging(self) -> Path:
+        """Where a run lays what only itself reads; below the root, which every executor reaches."""
+        return Path(self.root, "staging")
+
+    def create(self, spark: "SparkSession", table: str) -> str:
+        """Return a table's address, after creating it where it is not there."""
+        create_table(spark, self.uri(table), _DDL[table], _PARTITIONS.get(table, ATTEMPT))
+        return self.uri(table)
+
+    def attempts(self, table: str) -> set[tuple[int, int]]:
+        """Return the (day, attempt) pairs that a table holds rows of: each was written by one commit, whole."""
+        return {(int(p["day"]), int(p["attempt"])) for p in partitions(self.uri(table))}
+
+    def read(self, spark: "SparkSession", table: str, attempts: dict[int, int]) -> "DataFrame":
+        """Return the rows of one attempt of each day."""
+        pairs = " OR ".join(f"(day = {day} AND attempt = {attempt})" for day, attempt in sorted(attempts.items()))
+        return spark.read.format("delta").load(self.uri(table)).where(pairs or "false")
+
+    def versions(self, tables: Iterable[str]) -> dict[str, int]:
+        return {table: table_version(self.uri(table)) for table in tables}
+
+    def visible(self, version: int | None = None) -> dict[int, VisibleDay]:
+        """Return the visible attempt of every day of a features version, the newest if none is given."""
+        uri = self.uri("features")
+        if version is None and not table_exists(uri):
+            return {}
+        open_table(uri, version)
+        found: dict[int, VisibleDay] = {}
+        for commit in commits(uri, until=version):
+            if "attempt" in commit.metadata:
+                found.setdefault(commit.metadata["day"], _visible_day(commit.metadata))
+        return dict(sorted(found.items()))
+
+
+def _visible_day(metadata: dict[str, Any]) -> VisibleDay:
+    return VisibleDay(**{name: metadata[name] for name in VisibleDay.__dataclass_fields__})

@@ -1,0 +1,97 @@
+"""From a line to a row, in SQL text: each line's one bin, and the values of an accepted one.
+
+The columns at hand are ``line`` (without its line end) and ``fields`` (the line split at the separator).
+"""
+
+from rec.etl.layout import Layout, is_feature
+
+HEADER, PADDED = "header", "padded"
+
+
+def literal(text: str) -> str:
+    """Return a text as a SQL string literal."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def outcome_sql(layout: Layout, *, pad_right: bool, day_column: str | None) -> str:
+    """Return SQL for a line's bin: null for accepted, ``header``, ``padded``, else the reason of its quarantine.
+
+    The first that holds counts. ``day_column`` names the field that ``day`` was made from, where there is one.
+    """
+    num_fields = len(layout.names)
+    size = "SIZE(fields)"
+    cases = [
+        (_plainly_valid(layout, day_column), "NULL"),
+        (r"NOT line RLIKE r'[^ \t\x0b\f\r]'", "'blank'"),
+        (f"LOWER(line) = {literal(layout.header)}", f"'{HEADER}'"),
+        (f"{size} > {num_fields}", f"CONCAT('long:', {size})"),
+    ]
+    if not pad_right:
+        cases.append((f"{size} < {num_fields}", f"CONCAT('short:', {size})"))
+    cases += [check for k, name in enumerate(layout.names) for check in _checks(name, k, num_fields, pad_right)]
+    if day_column:
+        cases.append(("day IS NULL", literal(f"day:{day_column}")))
+    if pad_right:
+        cases.append((f"{size} < {num_fields}", f"'{PADDED}'"))
+    return "CASE " + " ".join(f"WHEN {condition} THEN {result}" for condition, result in cases) + " END"
+
+
+def value_sql(name: str, layout: Layout) -> str:
+    """Return SQL for a column's value in an accepted line; null where it is missing or the file has no such column."""
+    if name not in layout.names:
+        return f"CAST(NULL AS {_sql_type(name)})"
+    field = f"fields[{layout.names.index(name)}]"
+    return f"NULLIF({field}, '')" if name[0] == "C" else f"CAST({field} AS {_sql_type(name)})"
+
+
+def _sql_type(name: str) -> str:
+    if name == "label":
+        return "INT"
+    return "BIGINT" if name[0] == "I" else "STRING"
+
+
+def _checks(name: str, k: int, num_fields: int, pad_right: bool) -> list[tuple[str, str]]:
+    """Return the condition under which field ``k`` is no value of its column, and the reason."""
+    field = f"COALESCE(fields[{k}], '')" if pad_right else f"fields[{k}]"
+    if name == "label":
+        return [(f"{field} NOT IN ('0', '1')", "'label'")]
+    if not is_feature(name):
+        return []
+    kind = "int" if name[0] == "I" else "cat"
+    reason = f"'{kind}:{name}'"
+    if pad_right:
+        reason = f"CASE WHEN SIZE(fields) < {num_fields} THEN 'type:{name}' ELSE {reason} END"
+    return [(f"NOT ({field} = '' OR {_valid_int(field) if kind == 'int' else _valid_hex(field)})", reason)]
+
+
+def _valid_int(field: str) -> str:
+    # The cast trims, takes fractions, and $ stops before a final line end: the two patterns leave digits alone.
+    number = f"{field} RLIKE '^[+-]?[0-9]+([.]0)?$' AND NOT {field} RLIKE '[^0-9.+-]'"
+    return f"(CAST({field} AS BIGINT) IS NOT NULL AND {number})"
+
+
+def _valid_hex(field: str) -> str:
+    # The length holds off a line end that $ would overlook.
+    return f"(LENGTH({field}) = 8 AND {field} RLIKE '^[0-9a-f]{{8}}$')"
+
+
+def _plainly_valid(layout: Layout, day_column: str | None) -> str:
+    """Return SQL that holds for nearly every good line and no other: one pattern a line, where _checks has 39.
+
+    The pattern is in the form that the GPU takes: no group is repeated or left uncaptured.
+    """
+    patterns = [_plain_pattern(name, layout.separator) for name in layout.names]
+    whole = rf"^{layout.separator.join(patterns)}$"
+    last = len(patterns) - 1
+    # $ overlooks a final line end such as U+2028, which the last field's own checks do not.
+    checks = [f"NOT ({bad})" for bad, _ in _checks(layout.names[last], last, len(patterns), pad_right=False)]
+    day = ["day IS NOT NULL"] if day_column else []
+    return " AND ".join([f"line RLIKE {literal(whole)}", f"SIZE(fields) = {len(patterns)}", *checks, *day])
+
+
+def _plain_pattern(name: str, separator: str) -> str:
+    if name == "label":
+        return "[01]"
+    if not is_feature(name):
+        return f"[^{separator}]*"
+    return "(-?[0-9]{1,18})?" if name[0] == "I" else "([0-9a-f]{8})?"

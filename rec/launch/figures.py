@@ -1,0 +1,84 @@
+"""Figures of training and evaluation as the run records keep them."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rec.core.errors import TrainingError
+from rec.core.tables import Evaluation
+from rec.launch.evaluate import evaluate
+from rec.train.bootstrap import auc_interval
+from rec.train.checkpoint import Checkpoint
+from rec.train.curves import calibration_bins, read_scores, roc_points
+from rec.train.metrics import ScoreCounts
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# The best possible scores of rows by their keys, where the data set knows them.
+PlantedScores = Callable[[np.ndarray], np.ndarray]
+
+
+def training_figures(checkpoint: Checkpoint) -> dict[str, Any]:
+    """Return loss curve, epochs, sharding plan and sizes of a finished training."""
+    log = checkpoint.log
+    best = log.best_epoch(checkpoint.config.metric)
+    placements = checkpoint.plan.placements
+    return {
+        "loss_curve": [[point.step, point.loss] for point in log.losses],
+        "epochs": [
+            {
+                "epoch": epoch.epoch,
+                "train_loss": epoch.loss,
+                "valid": epoch.evaluation.model_dump() if epoch.evaluation else None,
+            }
+            for epoch in log.epochs
+        ],
+        "best_epoch": best.epoch if best else len(log.epochs),
+        "num_steps": log.step,
+        "num_parameters": sum(p.table.num_embeddings * p.table.embedding_dim for p in placements),
+        "world_size": checkpoint.world_size,
+        "plan": [
+            {
+                "table": p.table.name,
+                "num_embeddings": p.table.num_embeddings,
+                "sharding": p.sharding,
+                "ranks": list(p.ranks),
+                "megabytes": p.estimated_bytes / 1e6,
+            }
+            for p in placements
+        ],
+    }
+
+
+def evaluation_figures(
+    spark: "SparkSession", checkpoint: Checkpoint, scores_folder: Path, planted: PlantedScores | None
+) -> tuple[dict[str, Any], Evaluation]:
+    """Return figures of the valid and test days beside the baselines' on the same test rows, and the test evaluation.
+
+    Without test days the valid days are judged; without either, TrainingError.
+    """
+    days = checkpoint.days
+    judged = days.test or days.valid
+    if not judged:
+        raise TrainingError("days.test and days.valid are empty; name the days to evaluate on")
+    figures: dict[str, Any] = {}
+    if days.test and days.valid:
+        figures["valid"] = evaluate(checkpoint, checkpoint.table, days.valid, spark=spark).model_dump()
+    test = evaluate(checkpoint, checkpoint.table, judged, spark=spark, scores_folder=scores_folder)
+    scores = read_scores(scores_folder)
+    label_B, logit_B = scores["label"], scores["logit"]
+    baselines: dict[str, Any] = {"logistic_regression": _logistic_regression(checkpoint, judged)}
+    if planted:
+        best_B = planted(scores["row_key"])
+        baselines["planted"] = {"auc": ScoreCounts.of(best_B, label_B).totals().evaluation(judged).auc}
+    figures |= {
+        "test": test.model_dump(),
+        "interval": list(auc_interval(label_B, logit_B, seed=checkpoint.config.seed)),
+        "roc": roc_points(label_B, logit_B),
+        "calibration": calibration_bins(label_B, logit_B),
+        "baselines": baselines,
+    }
+    return figures, test

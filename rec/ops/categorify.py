@@ -1,0 +1,113 @@
+"""Turn a categorical value into an id: see rec.core.ids for what each id means."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import numpy as np
+
+from rec.core.errors import ConfigError
+from rec.core.ids import MISSING
+from rec.core.keys import parse_keys
+from rec.core.schema import Column, FeatureSchema
+from rec.core.values import Values
+from rec.ops.admission import admit_values
+from rec.ops.counting import CountStatistics, count_rows, observed_ranges
+from rec.ops.entries import entries_frame, summarize, with_arrays
+from rec.ops.lookup import broadcast_heads, encode
+from rec.ops.op import Arrays, Columns, FittedOp, Kind, State, Statistics, text_literal
+from rec.ops.vocabulary import VocabularyState, load_vocabulary
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_INT32_LARGEST = 2**31 - 1
+
+
+@dataclass(frozen=True)
+class Categorify(FittedOp):
+    """Give an id to each value seen at least ``freq_threshold`` times in the fitted days, at most ``max_size`` values.
+
+    ``broadcast_max_values`` says up to which size a column is encoded by a broadcast join and its vocabulary collected;
+    it changes how ids are looked up, never which.
+    """
+
+    freq_threshold: int = 1
+    max_size: int | None = None
+    broadcast_max_values: int = 1_000_000
+
+    kind: ClassVar[Kind] = "lookup"
+    fills_missing: ClassVar[bool] = True
+    statistics_table: ClassVar[Literal["counts", "statistics"]] = "counts"
+    examples: ClassVar[tuple[dict[str, Any], ...]] = (
+        {},
+        {"freq_threshold": 2},
+        {"max_size": 2},
+        {"broadcast_max_values": 1},
+    )
+
+    def __post_init__(self) -> None:
+        for name, least in (("freq_threshold", 1), ("max_size", 0), ("broadcast_max_values", 0)):
+            value = getattr(self, name)
+            if value is not None and (not isinstance(value, int) or value < least):
+                raise ConfigError(f"categorify: {name} = {value!r}; give a whole number of at least {least}")
+
+    def canonical(self) -> Any:
+        return [self.name(), {"freq_threshold": self.freq_threshold, "max_size": self.max_size}]
+
+    @staticmethod
+    def count(df: "DataFrame", columns: Columns) -> "DataFrame":
+        return count_rows(df, columns, observed_ranges(df, columns))
+
+    @staticmethod
+    def read(rows: "DataFrame", columns: Columns) -> CountStatistics:
+        named = rows.where(f"`column` IN ({', '.join(text_literal(c.name) for c in columns)})")
+        return CountStatistics(named.select("day", "column", "key", "value", "count"), columns)
+
+    def grow(self, statistics: Statistics, known: "DataFrame | None") -> "DataFrame":
+        """Return the vocabulary that follows from statistics: every known entry with its id, then what is admitted."""
+        assert isinstance(statistics, CountStatistics)
+        return admit_values(statistics.frame, known, statistics.columns, self.freq_threshold, self.max_size)
+
+    def admit(self, statistics: Statistics, previous: State | None = None) -> VocabularyState:
+        assert isinstance(statistics, CountStatistics)
+        assert previous is None or isinstance(previous, VocabularyState)
+        known = entries_frame(statistics.frame.sparkSession, previous) if previous else None
+        entries = self.grow(statistics, known)
+        return with_arrays(summarize(entries, statistics.columns), entries, [c.name for c in statistics.columns])
+
+    def transform(self, df: "DataFrame", columns: Columns, state: State) -> "DataFrame":
+        assert isinstance(state, VocabularyState)
+        sizes = {c.name: state.columns[c.name].num_values for c in columns}
+        types = {c.name: self._described(c, state).dtype for c in columns}
+        return encode(
+            df, columns, types, entries_frame(df.sparkSession, state), broadcast_heads(sizes, self.broadcast_max_values)
+        )
+
+    def replay(self, arrays: Arrays, columns: Columns, state: State) -> Arrays:
+        assert isinstance(state, VocabularyState)
+        encoded = {}
+        for column in columns:
+            keys_B, missing_B = _keys(arrays[column.name], column)
+            ids_B = np.where(missing_B, MISSING, state.look_up(column.name, keys_B))
+            encoded[column.name] = Values.present(ids_B.astype(self._described(column, state).dtype))
+        return {**arrays, **encoded}
+
+    def describe(self, schema: FeatureSchema, columns: Columns, state: State) -> FeatureSchema:
+        assert isinstance(state, VocabularyState)
+        return schema.replace(*[self._described(c, state) for c in columns])
+
+    def load_state(self, content: dict[str, Any], arrays: dict[str, np.ndarray]) -> VocabularyState:
+        return load_vocabulary(content, arrays)
+
+    def _described(self, column: Column, state: VocabularyState) -> Column:
+        size = state.columns[column.name].num_embeddings
+        dtype = "int32" if size <= _INT32_LARGEST else "int64"
+        return column.model_copy(update={"dtype": dtype, "key": None, "num_embeddings": size})
+
+
+def _keys(values: Values, column: Column) -> tuple[np.ndarray, np.ndarray]:
+    assert column.key is not None, column
+    if values.data_B.dtype.kind in "iu":
+        return values.data_B.astype(np.int64), values.missing_B
+    keys_B, empty_B = parse_keys(values.data_B, column.key, column.name)
+    return keys_B, values.missing_B | empty_B

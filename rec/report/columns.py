@@ -1,0 +1,122 @@
+"""Column cards: what a reader compares of each feature, and the histogram of a dense one."""
+
+import html
+from dataclasses import dataclass, field
+from typing import Any
+
+from rec.report.plots import points
+from rec.report.text import compact, count, number, percent, shown
+
+MAX_BARS = 40
+MAX_VALUES = 10
+_WIDTH, _HEIGHT = 200, 64
+
+
+@dataclass(frozen=True, kw_only=True)
+class TopValue:
+    value: str
+    full: str
+    count: str
+    share: str
+    bar: float  # width in percent of the card, 100 for the most frequent
+
+
+@dataclass(frozen=True, kw_only=True)
+class Card:
+    """One column. ``facts`` are (name, value, note); ``missing`` and ``unseen`` are shares of the rows, to sort by."""
+
+    name: str
+    role: str
+    missing: float
+    unseen: float
+    facts: list[tuple[str, str, str]]
+    top_values: list[TopValue] = field(default_factory=list)
+    histogram: str | None = None
+
+
+def cards(figures: dict[str, Any]) -> list[Card]:
+    """Return one card per column of an ETL stage, in the order of the schema."""
+    return [_sparse(column) if column.get("role") == "sparse" else _dense(column) for column in figures["columns"]]
+
+
+def _sparse(column: dict[str, Any]) -> Card:
+    rows = column.get("rows")
+    facts = [
+        ("missing", percent(column.get("missing"), rows), count(column.get("missing"))),
+        ("unseen", percent(column.get("unseen"), rows), count(column.get("unseen"))),
+        ("vocabulary", count(column.get("vocabulary")), ""),
+        ("embeddings", count(column.get("num_embeddings")), ""),
+    ]
+    return Card(
+        name=shown(column.get("name")),
+        role="sparse",
+        missing=_share(column.get("missing"), rows),
+        unseen=_share(column.get("unseen"), rows),
+        facts=facts,
+        top_values=_top_values(column.get("top_values") or [], rows),
+    )
+
+
+def _top_values(pairs: list[Any], rows: Any) -> list[TopValue]:
+    found = [(value, float(number(times) or 0)) for value, times in pairs[:MAX_VALUES]]
+    most = max((times for _, times in found), default=0) or 1
+    return [
+        TopValue(
+            value=shown(value, 28),
+            full=shown(value, 200),
+            count=count(times),
+            share=percent(times, rows),
+            bar=round(100 * times / most, 1),
+        )
+        for value, times in found
+    ]
+
+
+def _dense(column: dict[str, Any]) -> Card:
+    rows = column.get("rows")
+    facts = [
+        ("missing", percent(column.get("missing"), rows), count(column.get("missing"))),
+        ("min", compact(column.get("min")), ""),
+        ("mean", compact(column.get("mean")), ""),
+        ("max", compact(column.get("max")), ""),
+    ]
+    return Card(
+        name=shown(column.get("name")),
+        role=shown(column.get("role")),
+        missing=_share(column.get("missing"), rows),
+        unseen=0.0,
+        facts=facts,
+        histogram=histogram(column.get("histogram"), shown(column.get("name"))),
+    )
+
+
+def _share(part: Any, whole: Any) -> float:
+    above, below = number(part), number(whole)
+    return above / below if above is not None and below else 0.0
+
+
+def histogram(rows: Any, name: str) -> str | None:
+    """Draw [lo, hi, count] buckets as bars of equal width; neighbours are merged where there are more than MAX_BARS."""
+    buckets = points(rows, 3)
+    if not buckets:
+        return None
+    size = -(-len(buckets) // MAX_BARS)
+    groups = [buckets[i : i + size] for i in range(0, len(buckets), size)]
+    bars = [(group[0][0], group[-1][1], sum(times for *_, times in group)) for group in groups]
+    most = max(times for *_, times in bars) or 1
+    width = _WIDTH / len(bars)
+    drawn = []
+    for i, (low, high, times) in enumerate(bars):
+        # A bucket that holds something stays visible beside one that holds a million times more.
+        height = max(_HEIGHT * times / most, 1.0) if times else 0
+        title = f"{compact(low)} to {compact(high)}: {count(times)}"
+        drawn.append(
+            f'<rect x="{i * width + 0.5:.2f}" y="{_HEIGHT - height:.2f}" width="{max(width - 1, 0.5):.2f}" '
+            f'height="{height:.2f}"><title>{html.escape(title)}</title></rect>'
+        )
+    first, last = html.escape(compact(bars[0][0])), html.escape(compact(bars[-1][1]))
+    label = f"Histogram of {html.escape(name)}, {first} to {last}"
+    return (
+        f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" preserveAspectRatio="none" role="img" aria-label="{label}" '
+        f'class="histogram">{"".join(drawn)}</svg><div class="ends"><span>{first}</span><span>{last}</span></div>'
+    )

@@ -1,0 +1,82 @@
+"""The same figures on a terminal. Raw values go through ``shown`` and are never parsed as rich markup."""
+
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from rec.report.ledger import BINS, LedgerLine, fold, read_ledger
+from rec.report.text import DASH, count, decimal, shown
+from rec.report.verdict import contenders, latencies, parity_checks, parity_verdict, way_closed_sentence
+
+MAX_LEDGER_LINES = 40
+
+
+def _table(title: str, left: list[str], right: list[str]) -> Table:
+    table = Table(title=title, title_justify="left", title_style="bold", header_style="dim", box=None, pad_edge=False)
+    for heading in left:
+        table.add_column(heading, overflow="fold")
+    for heading in right:
+        table.add_column(heading, justify="right", no_wrap=True)
+    return table
+
+
+def _verdict(passed: bool | None, sentence: str) -> Text:
+    mark, style = {True: ("✓ ", "green"), False: ("✗ ", "bold red"), None: ("", "dim")}[passed]
+    return Text(mark + sentence, style=style)
+
+
+def ledger_table(figures: dict[str, Any]) -> RenderableType:
+    """Render an ETL stage's ledger: a row per file and day, the totals, the proof of the sums, the reasons."""
+    ledger = read_ledger(figures)
+    if ledger is None:
+        return Text("no ledger recorded", style="dim")
+    table = _table("Ledger", ["file"], ["day", "lines", *BINS, "unlabelled"])
+    for line in fold(ledger.lines, MAX_LEDGER_LINES):
+        table.add_row(*_cells(line))
+    table.add_section()
+    table.add_row(*_cells(ledger.total), style="bold")
+    reasons = ", ".join(f"{shown(reason)} × {count(found)}" for reason, found in ledger.total.reasons.items())
+    parts: list[RenderableType] = [table, _verdict(ledger.proven, ledger.proof)]
+    if reasons:
+        parts.append(Text(f"  quarantined: {reasons}", style="dim"))
+    return Group(*parts)
+
+
+def _cells(line: LedgerLine) -> list[Text]:
+    day = DASH if line.day is None else str(line.day)
+    numbers = [day, count(line.lines), *(count(found) for found in line.bins), count(line.unlabelled)]
+    return [Text(shown(line.file)), *map(Text, numbers)]
+
+
+def evaluation_table(figures: dict[str, Any]) -> RenderableType:
+    """Render an evaluate stage's figures per split, and the test AUC beside the baselines."""
+    table = _table("Evaluation", [""], ["days", "rows", "AUC", "log loss", "norm. entropy", "calibration"])
+    for split in ("valid", "test"):
+        found = figures.get(split)
+        if found:
+            days = ", ".join(str(day) for day in found.get("days") or []) or DASH
+            metrics = (found.get(name) for name in ("auc", "log_loss", "normalized_entropy", "calibration"))
+            table.add_row(split, days, count(found.get("num_rows")), *map(decimal, metrics))
+    beside = _table("Test AUC", [""], ["AUC", "interval"])
+    for one in contenders(figures):
+        style = "bold" if one.key == "model" else None
+        beside.add_row(one.label, decimal(one.auc), one.interval or DASH, style=style)
+    sentence = way_closed_sentence(figures)
+    return Group(table, Text(), beside, *([Text(sentence)] if sentence else []))
+
+
+def push_table(figures: dict[str, Any]) -> RenderableType:
+    """Render a push stage's parity checks, verdict and latencies."""
+    parity = _table("Served beside offline", [""], ["value", "wanted", ""])
+    for check in parity_checks(figures):
+        parity.add_row(Text(check.label), check.value, check.wanted, _verdict(check.passed, ""))
+    latency = _table("Latency", [], ["rows per request", "p50 ms", "p99 ms", "rows/s"])
+    for size, p50, p99, rows_per_second in latencies(figures):
+        latency.add_row(count(size), decimal(p50, 2), decimal(p99, 2), rows_per_second)
+    served = f"serving {shown(figures.get('model'))} version {count(figures.get('version'))}"
+    parts: list[RenderableType] = [Text(served, style="bold"), parity, _verdict(*parity_verdict(figures))]
+    if latency.row_count:
+        parts.extend([Text(), latency])
+    return Group(*parts)

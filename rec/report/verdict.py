@@ -1,0 +1,122 @@
+"""What a run's figures say: how far the model came between two known AUCs, and whether served equals offline."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from rec.report.text import DASH, count, interval, number, percent, scientific
+
+AUC_TOLERANCE = 1e-6
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contender:
+    """One AUC on the test days; ``key`` is the model's own or a baseline's name in the figures."""
+
+    key: str
+    label: str
+    auc: float
+    bounds: tuple[float, float] | None = None
+
+    @property
+    def interval(self) -> str | None:
+        return interval(self.bounds)
+
+
+def contenders(figures: dict[str, Any]) -> list[Contender]:
+    """Return the AUCs of an evaluate stage: logistic regression, the trained model, the best possible; absent: left."""
+    baselines = figures.get("baselines") or {}
+    found = [
+        ("logistic_regression", "Logistic regression", baselines.get("logistic_regression") or {}),
+        ("model", "Trained model", {**(figures.get("test") or {}), "interval": figures.get("interval")}),
+        ("planted", "Best possible", baselines.get("planted") or {}),
+    ]
+    return [
+        Contender(key=key, label=label, auc=float(values["auc"]), bounds=_bounds(values.get("interval")))
+        for key, label, values in found
+        if number(values.get("auc")) is not None
+    ]
+
+
+def _bounds(pair: Any) -> tuple[float, float] | None:
+    return (float(pair[0]), float(pair[1])) if interval(pair) else None
+
+
+def share_closed(figures: dict[str, Any]) -> float | None:
+    """Return how far the model came from logistic regression (0) to the best possible (1)."""
+    auc = {c.key: c.auc for c in contenders(figures)}
+    if len(auc) < 3 or auc["planted"] <= auc["logistic_regression"]:
+        return None
+    return (auc["model"] - auc["logistic_regression"]) / (auc["planted"] - auc["logistic_regression"])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Check:
+    """One comparison of served with offline values. ``passed`` None: reported, judged where it was measured."""
+
+    label: str
+    value: str
+    wanted: str
+    passed: bool | None
+
+
+def parity_checks(figures: dict[str, Any]) -> list[Check]:
+    """Return a push stage's comparisons. A figure that is absent has not passed."""
+    parity = figures.get("parity") or {}
+    if not parity:
+        return []
+    auc_delta = number(parity.get("auc_delta"))
+    return [
+        _zero("Served ids that differ from the feature table", parity.get("ids_differ")),
+        _zero("Dense values more than one unit in the last place off", parity.get("dense_differ")),
+        Check(
+            label="Dense values one unit in the last place off",
+            value=count(parity.get("dense_ulp")),
+            wanted="counted",
+            passed=None,
+        ),
+        _zero("Served scores that differ in any bit from in-process scores", parity.get("scores_differ")),
+        Check(
+            label="Largest |Δ logit| to the trainer",
+            value=scientific(parity.get("max_logit_delta")),
+            wanted="≤ 1e-5 · (1 + |logit|)",
+            passed=None,
+        ),
+        Check(
+            label="|Δ AUC| to the trainer",
+            value=DASH if auc_delta is None else scientific(abs(auc_delta)),
+            wanted="≤ 1e-6",
+            passed=auc_delta is not None and abs(auc_delta) <= AUC_TOLERANCE,
+        ),
+    ]
+
+
+def _zero(label: str, value: Any) -> Check:
+    return Check(label=label, value=count(value), wanted="0", passed=number(value) == 0)
+
+
+def parity_verdict(figures: dict[str, Any]) -> tuple[bool | None, str]:
+    """Return whether served equals offline (None: not measured) and the sentence that says so."""
+    checks = parity_checks(figures)
+    if not checks:
+        return None, "not measured"
+    rows = count(figures["parity"].get("rows"))
+    failed = [check for check in checks if check.passed is False]
+    if failed:
+        return False, f"{failed[0].label}: {failed[0].value}, wanted {failed[0].wanted}"
+    return True, f"served = offline on {rows} rows"
+
+
+def latencies(figures: dict[str, Any]) -> list[tuple[int, float, float, str]]:
+    """Return (batch size, p50 ms, p99 ms, rows per second at p50) by batch size."""
+    found = []
+    for size, pair in (figures.get("latency_ms") or {}).items():
+        if str(size).isdigit() and interval(pair):
+            p50, p99 = float(pair[0]), float(pair[1])
+            found.append((int(size), p50, p99, count(1000 * int(size) / p50) if p50 > 0 else DASH))
+    return sorted(found)
+
+
+def way_closed_sentence(figures: dict[str, Any]) -> str | None:
+    """Return the comparison in words, for the terminal and for screen readers."""
+    share = share_closed(figures)
+    return None if share is None else f"{percent(share)} of the way from logistic regression to the best possible"

@@ -1,0 +1,90 @@
+"""The terminal's tables: the same sums, and raw values that cannot drive the terminal."""
+
+import copy
+
+import pytest
+from rich.console import Console
+
+from rec.report.tables import evaluation_table, ledger_table, push_table
+
+
+def text_of(renderable, width: int = 140) -> str:
+    console = Console(width=width, record=True, file=open("/dev/null", "w"), color_system=None)  # noqa: SIM115
+    console.print(renderable)
+    return console.export_text()
+
+
+def test_ledger_sums_and_reasons(records):
+    text = text_of(ledger_table(records["etl"].figures))
+    assert "Bins add up to 1,200,606 lines in 6 files, reasons to 333 quarantined." in text
+    assert "short:37 × 261" in text
+    assert "1,200,272" in text
+
+
+def test_ledger_that_fails_says_where(records):
+    figures = copy.deepcopy(records["etl"].figures)
+    figures["ledger"][2]["header"] = 5
+    text = text_of(ledger_table(figures))
+    assert "✗ Bins do not add up: raw/day_2, day 2 has 250,113 lines, its bins 250,118." in text
+
+
+@pytest.mark.parametrize("value", ["\x1b[31mred", "[bold red]x[/]", "[/nonsense]", "\x07\x08", "é" * 10_000])
+def test_raw_values_cannot_drive_the_terminal(records, value):
+    figures = copy.deepcopy(records["etl"].figures)
+    figures["ledger"][0] |= {"file": value, "reasons": {value: 63}}
+    text = text_of(ledger_table(figures))
+    assert "\x1b" not in text
+    assert "\x07" not in text
+    assert "Bins add up" in text
+    assert text.count("\n") < 40
+    if value.startswith("["):
+        assert value in text
+
+
+def test_many_files_are_folded(records):
+    row = records["etl"].figures["ledger"][0]
+    text = text_of(ledger_table({"ledger": [row | {"file": f"part-{i}"} for i in range(300)]}))
+    assert "261 further entries, summed" in text
+    assert f"{300 * row['lines']:,}" in text
+
+
+def test_evaluation_beside_its_bounds(records):
+    text = text_of(evaluation_table(records["evaluate"].figures))
+    for wanted in ("0.7849", "0.7817–0.7881", "0.7712", "0.8043", "100,011"):
+        assert wanted in text
+    assert "41.4 % of the way from logistic regression to the best possible" in text
+
+
+def test_evaluation_without_baselines(records):
+    text = text_of(evaluation_table({"test": records["evaluate"].figures["test"]}))
+    assert "0.7849" in text
+    assert "of the way" not in text
+
+
+def test_push_verdict(records):
+    text = text_of(push_table(records["push"].figures))
+    assert "serving criteo version 3" in text
+    assert "✓ served = offline on 100,011 rows" in text
+    assert "94,378" in text
+
+
+@pytest.mark.parametrize(
+    ("figure", "value"), [("ids_differ", 1), ("scores_differ", 2), ("auc_delta", -2e-6), ("auc_delta", None)]
+)
+def test_push_that_differs(records, figure, value):
+    figures = copy.deepcopy(records["push"].figures)
+    figures["parity"][figure] = value
+    text = text_of(push_table(figures))
+    assert "served = offline" not in text
+    assert "✗" in text
+
+
+def test_absent_figures_render(records):
+    assert "no ledger recorded" in text_of(ledger_table({}))
+    assert "not measured" in text_of(push_table({}))
+    text_of(evaluation_table({}))
+
+
+@pytest.mark.parametrize("width", [60, 200])
+def test_numbers_are_never_cut(records, width):
+    assert "1,200,606" in text_of(ledger_table(records["etl"].figures), 100 if width == 60 else width)
