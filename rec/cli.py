@@ -12,7 +12,8 @@ from rec.core.errors import RecError
 
 RecipePath = Annotated[Path, typer.Argument(help="A recipe, such as conf/criteo_demo.yaml.", metavar="RECIPE")]
 Settings = Annotated[
-    list[str] | None, typer.Option("--set", help="path=value, such as train.seed=2; may be repeated.", metavar="SETTING")
+    list[str] | None,
+    typer.Option("--set", help="path=value, such as train.seed=2; may be repeated.", metavar="SETTING"),
 ]
 SparkConf = Annotated[
     Path | None,
@@ -44,9 +45,12 @@ def main(argv: list[str] | None = None) -> int:
 @app.command()
 def run(recipe: RecipePath, settings: Settings = None, spark_conf: SparkConf = None) -> None:
     """Run every stage: features, training, evaluation, push, parity, report."""
-    from rec.run import load_recipe, run_all
+    from rec.run import load_recipe, open_stages, run_all
 
-    run_all(load_recipe(recipe, settings), spark_conf)
+    report = run_all(open_stages(load_recipe(recipe, settings), spark_conf))
+    typer.echo(f"report: {report}")
+    for command in (f"rec serve {recipe}", f"rec etl {recipe} --explain", f"rec run {recipe} --set train.seed=2"):
+        typer.echo(f"try next: {command}")
 
 
 @app.command()
@@ -54,44 +58,73 @@ def etl(
     recipe: RecipePath,
     settings: Settings = None,
     spark_conf: SparkConf = None,
-    explain: Annotated[bool, typer.Option(help="Write nothing; say which operators would run on the GPU.")] = False,
+    explain: Annotated[bool, typer.Option(help="Keep nothing; say what of the stage a GPU would run.")] = False,
 ) -> int:
     """Raw rows to a feature table, with a ledger of every line."""
-    from rec.run import load_recipe, open_run, run_etl
-    from rec.run import explain as run_explain
+    from rec.run import explain_etl, load_recipe, open_stages, run_etl
 
     loaded = load_recipe(recipe, settings)
-    if explain:
-        return run_explain(recipe, settings or [])
-    run_etl(loaded, open_run(loaded, spark_conf))
-    return 0
+    if not explain:
+        run_etl(open_stages(loaded, spark_conf))
+        return 0
+    receipt = explain_etl(loaded, spark_conf or Path("conf/spark/cluster-gpu.conf"))
+    for fallback in receipt.fallbacks:
+        typer.echo(f"stays on the CPU: {fallback.operator}: {fallback.reason}")
+    typer.echo(
+        f"{receipt.num_queries} queries, {receipt.num_plans} plans, {receipt.num_gpu_operators} operators on the GPU, "
+        f"{len(receipt.fallbacks)} on the CPU"
+    )
+    return 0 if receipt.is_whole else 1
 
 
 @app.command()
 def train(recipe: RecipePath, settings: Settings = None, spark_conf: SparkConf = None) -> None:
     """Feature table to a checkpoint, by ranks inside Spark executors."""
-    from rec.run import load_recipe, open_run, run_train
+    from rec.run import load_recipe, open_stages, run_train
 
-    loaded = load_recipe(recipe, settings)
-    run_train(loaded, open_run(loaded, spark_conf))
+    run_train(open_stages(load_recipe(recipe, settings), spark_conf))
 
 
 @app.command()
 def evaluate(recipe: RecipePath, settings: Settings = None, spark_conf: SparkConf = None) -> None:
     """Exact AUC, log loss and normalized entropy of the newest checkpoint, beside the baselines."""
-    from rec.run import load_recipe, open_run, run_evaluate
+    from rec.run import load_recipe, open_stages, run_evaluate
 
-    loaded = load_recipe(recipe, settings)
-    run_evaluate(loaded, open_run(loaded, spark_conf))
+    run_evaluate(open_stages(load_recipe(recipe, settings), spark_conf))
 
 
 @app.command()
 def push(recipe: RecipePath, settings: Settings = None, spark_conf: SparkConf = None) -> None:
     """Checkpoint to a verified bundle, served as a new version, its scores compared with the table's rows."""
-    from rec.run import load_recipe, open_run, run_push
+    from rec.run import load_recipe, open_stages, run_push
 
-    loaded = load_recipe(recipe, settings)
-    run_push(loaded, open_run(loaded, spark_conf))
+    run_push(open_stages(load_recipe(recipe, settings), spark_conf))
+
+
+@app.command()
+def rollback(
+    recipe: RecipePath,
+    settings: Settings = None,
+    version: Annotated[int | None, typer.Option(help="One that was served; by default the one before.")] = None,
+) -> None:
+    """Serve an earlier version again."""
+    from rec.run import load_recipe
+    from rec.serve.push import rollback as roll_back
+
+    served = roll_back(version=version, config=load_recipe(recipe, settings).serve)
+    typer.echo(f"model {served.model_name}: version {served.version} is served")
+    served.stop()
+
+
+@app.command()
+def serve(recipe: RecipePath, settings: Settings = None) -> None:
+    """Run a tritonserver on the recipe's model repository until interrupted."""
+    from rec.run import load_recipe
+    from rec.serve.server import Server
+
+    with Server(load_recipe(recipe, settings).serve) as server:
+        typer.echo(f"serving at {server.url}; Ctrl-C ends it")
+        server.wait()
 
 
 @app.command()

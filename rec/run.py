@@ -1,5 +1,7 @@
 """A recipe and its stages: each reads what the stage before it left, and writes one record."""
 
+import logging
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rec.core.config import Config, load_config
 from rec.core.records import Artifact, Run, StageRecord, Stopwatch, newest_record
 from rec.core.tables import Days, FeatureTable
-from rec.datasets.config import CriteoLikeConfig
+from rec.datasets.criteo_like import LEDGER, CriteoLikeConfig
 from rec.etl.config import SourceConfig
 from rec.model.config import ModelConfig
 from rec.ops.config import FeaturesConfig
@@ -20,10 +22,11 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from rec.core.tables import Evaluation
+    from rec.etl.receipt import Receipt
     from rec.etl.source import Source
-    from rec.ops.pipeline import FittedPipeline
-    from rec.serve.push import ServedVersion
     from rec.train.checkpoint import Checkpoint
+
+log = logging.getLogger(__name__)
 
 DEFAULT_SPARK_CONF = Path("conf/spark/local.conf")
 
@@ -56,6 +59,34 @@ class Stages:
     spark: "SparkSession"
     show: Callable[["RenderableType"], None]
 
+    def source(self) -> "Source":
+        from rec.etl.source import read_source
+
+        return read_source(self.spark, self.recipe.source)
+
+    def record(
+        self,
+        stage: str,
+        watch: Stopwatch,
+        artifacts: tuple[dict[str, Artifact], dict[str, Artifact]],
+        figures: dict[str, Any],
+        warnings: tuple[str, ...] = (),
+    ) -> None:
+        """Write a stage's record; ``artifacts`` are what it read and what it wrote."""
+        inputs, outputs = artifacts
+        record = StageRecord(
+            run_id=self.run.run_id,
+            stage=stage,
+            config=self.recipe.model_dump(mode="json"),
+            inputs=inputs,
+            outputs=outputs,
+            figures=figures,
+            warnings=warnings,
+            started_utc=watch.started_utc,
+            seconds=watch.seconds,
+        )
+        self.run.write(record)
+
 
 def load_recipe(path: str | Path, settings: list[str] | None = None) -> Recipe:
     return load_config(Recipe, path, settings)
@@ -85,17 +116,18 @@ def run_etl(stages: Stages) -> FeatureTable:
     from rec.report.tables import ledger_table
 
     recipe, watch = stages.recipe, Stopwatch()
-    table, figures, source = _features(stages, recipe.root, recipe.days.train)
-    outputs = {"features": _table_artifact(table)}
-    inputs = {Path(f.path).name: Artifact(uri=f.path, sha256=f.sha256) for f in source.files}
-    _record(stages, "etl", watch, inputs, outputs, figures, source.ledger.warnings)
+    _write_dataset(recipe)
+    built = _build_features(stages, recipe.root, recipe.days.train)
+    figures = {**_ledger_figures(built), "columns": _column_figures(stages, built)}
+    inputs = {Path(f.path).name: Artifact(uri=f.path, sha256=f.sha256) for f in built.source.files}
+    stages.record("etl", watch, (inputs, {"features": _artifact(built.table)}), figures, built.source.ledger.warnings)
     stages.show(ledger_table(figures))
-    return table
+    return built.table
 
 
 def run_train(stages: Stages) -> "Checkpoint":
     """Feature table to a checkpoint. With ``refit``, the first training chooses the number of epochs for a second."""
-    from rec.etl.sink import open_features
+    from rec.etl.features import open_features
     from rec.launch.figures import training_figures
 
     recipe, watch = stages.recipe, Stopwatch()
@@ -104,56 +136,68 @@ def run_train(stages: Stages) -> "Checkpoint":
     figures = training_figures(checkpoint)
     if recipe.train.refit:
         days = Days(train=(*recipe.days.train, *recipe.days.valid), test=recipe.days.test)
-        table, _, _ = _features(stages, recipe.refit_root, days.train)
+        table = _build_features(stages, recipe.refit_root, days.train).table
         again = recipe.train.model_copy(update={"max_epochs": figures["best_epoch"], "refit": False})
-        choice, checkpoint = figures, _train(stages, table, again, days)
+        checkpoint, choice = _train(stages, table, again, days), figures
         figures = {**training_figures(checkpoint), "choice": choice}
-    inputs = {"features": _table_artifact(table)}
     outputs = {"checkpoint": Artifact(uri=checkpoint.path, sha256=checkpoint.sha256)}
-    _record(stages, "train", watch, inputs, outputs, figures)
+    stages.record("train", watch, ({"features": _artifact(table)}, outputs), figures)
     return checkpoint
 
 
 def run_evaluate(stages: Stages) -> "Evaluation":
     """Exact figures of the newest checkpoint on valid and test days, beside the baselines on the same rows."""
-    from rec.launch.figures import evaluation_figures
+    from rec.launch.figures import evaluation_figures, planted_scores
     from rec.report.tables import evaluation_table
 
     recipe, watch = stages.recipe, Stopwatch()
     checkpoint = _newest_checkpoint(recipe)
-    scores = stages.run.folder / "scores"
-    figures, test = evaluation_figures(stages.spark, checkpoint, scores, _planted(recipe))
+    folder = stages.run.folder / "scores"
+    planted = planted_scores(Path(recipe.source.path).parent, checkpoint.table) if recipe.dataset else None
+    figures, test = evaluation_figures(stages.spark, checkpoint, folder, planted)
     inputs = {
         "checkpoint": Artifact(uri=checkpoint.path, sha256=checkpoint.sha256),
-        "features": _table_artifact(checkpoint.table),
+        "features": _artifact(checkpoint.table),
     }
-    _record(stages, "evaluate", watch, inputs, {"scores": Artifact(uri=str(scores))}, figures)
+    stages.record("evaluate", watch, (inputs, {"scores": Artifact(uri=str(folder))}), figures)
     stages.show(evaluation_table(figures))
     return test
 
 
-def run_push(stages: Stages) -> "ServedVersion":
+def run_push(stages: Stages) -> dict[str, Any]:
     """Checkpoint to a verified bundle, served as a new version, its scores compared with the table's rows."""
+    from rec.launch.parity import ParityInput, measure_latency, measure_parity
+    from rec.ops.pipeline import FittedPipeline
     from rec.report.tables import push_table
     from rec.serve.push import push
     from rec.train.export import export
 
     recipe, watch = stages.recipe, Stopwatch()
     checkpoint = _newest_checkpoint(recipe)
-    bundle = export(checkpoint, _fitted(checkpoint.table), Path(recipe.root) / "bundles" / stages.run.run_id)
+    table, days = checkpoint.table, checkpoint.days.test or checkpoint.days.valid
+    bundle = export(checkpoint, FittedPipeline.load(Path(table.uri).parent / "states" / table.state_id))
+    source = stages.source()
     served = push(bundle, config=recipe.serve)
     try:
-        figures = _served_figures(stages, served, checkpoint)
+        scores = Path(newest_record(recipe.root, "evaluate").outputs["scores"].uri)
+        given = ParityInput(source=source, table=table, days=days, scores_folder=scores, run_id=stages.run.run_id)
+        figures = {
+            "model": served.model_name,
+            "version": served.version,
+            "goldens": bundle.goldens().num_rows,
+            "parity": measure_parity(served, bundle, given),
+            "latency_ms": measure_latency(served, source),
+        }
     finally:
         served.stop()
-    inputs = {"checkpoint": Artifact(uri=checkpoint.path, sha256=checkpoint.sha256)}
+    inputs = {"checkpoint": Artifact(uri=checkpoint.path, sha256=checkpoint.sha256), "features": _artifact(table)}
     outputs = {
         "bundle": Artifact(uri=str(bundle.path), sha256=bundle.bundle_id),
         "served": Artifact(uri=f"{served.repository}/{served.model_name}", version=served.version),
     }
-    _record(stages, "push", watch, inputs, outputs, figures)
+    stages.record("push", watch, (inputs, outputs), figures)
     stages.show(push_table(figures))
-    return served
+    return figures
 
 
 def write_run_report(stages: Stages) -> Path:
@@ -161,3 +205,86 @@ def write_run_report(stages: Stages) -> Path:
     from rec.report.html import write_report
 
     return write_report(stages.run.folder, Path(stages.recipe.root) / "reports" / f"{stages.run.run_id}.html")
+
+
+def explain_etl(recipe: Recipe, cluster_conf: str | Path, *, broadcasts: bool = True) -> "Receipt":
+    """Run the features stage on the CPU into a folder that is thrown away, and say what of it a GPU would run."""
+    from rec.etl.receipt import captured_stderr, explain_conf, make_receipt
+
+    settings = explain_conf(cluster_conf, broadcasts=broadcasts)
+    with tempfile.TemporaryDirectory(prefix="reclake-explain-") as folder, captured_stderr() as log_file:
+        stages = open_stages(recipe.model_copy(update={"root": folder}), extra=settings)
+        run_etl(stages)
+        return make_receipt(stages.spark, log_file)
+
+
+def _write_dataset(recipe: Recipe) -> None:
+    """Write the generated rows a recipe asks for, where they are not there yet or are those of another config."""
+    from rec.datasets.criteo_like import CriteoLikeDataset, write_criteo_like
+
+    if recipe.dataset is None:
+        return
+    folder = Path(recipe.source.path).parent
+    if (folder / LEDGER).exists() and CriteoLikeDataset.open(folder).config == recipe.dataset:
+        return
+    log.info("writing %s generated rows to %s", f"{sum(recipe.dataset.rows):,}", folder)
+    write_criteo_like(folder, recipe.dataset)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Built:
+    """A source and the feature table made of it; ``written`` are the days that were not there already."""
+
+    source: "Source"
+    table: FeatureTable
+    written: tuple[int, ...]
+
+
+def _build_features(stages: Stages, root: str | Path, days: tuple[int, ...]) -> _Built:
+    from rec.etl.fit import fit_features
+    from rec.etl.sink import write_days
+    from rec.ops.config import build_pipeline
+
+    source = stages.source()
+    source.check()
+    source.check_days(stages.recipe.days)
+    pipeline = build_pipeline(stages.recipe.features, source.schema)
+    fitted = fit_features(source, pipeline, root, days, stages.run.run_id)
+    table, written = write_days(source, fitted, stages.run.run_id)
+    return _Built(source=source, table=table, written=written)
+
+
+def _ledger_figures(built: _Built) -> dict[str, Any]:
+    return {
+        "ledger": [row.figures() for row in built.source.ledger.rows],
+        "num_rows": built.table.num_rows,
+        "days": list(built.table.days),
+        "state_id": built.table.state_id,
+        "no_op": not built.written,
+    }
+
+
+def _column_figures(stages: Stages, built: _Built) -> list[dict[str, Any]]:
+    from rec.etl.profile import column_figures
+
+    def read(uri: str) -> Any:
+        return stages.spark.read.format("delta").load(uri)
+
+    return column_figures(read(built.table.uri), read(f"{Path(built.table.uri).parent}/vocabulary"), built.table.schema)
+
+
+def _train(stages: Stages, table: FeatureTable, config: TrainConfig, days: Days) -> "Checkpoint":
+    from rec.launch.train import train_model
+
+    out = Path(table.uri).parent / "checkpoints" / stages.run.run_id
+    return train_model(table, stages.recipe.model, config, days, spark=stages.spark, out=out)
+
+
+def _newest_checkpoint(recipe: Recipe) -> "Checkpoint":
+    from rec.train.checkpoint import open_checkpoint
+
+    return open_checkpoint(newest_record(recipe.root, "train").outputs["checkpoint"].uri)
+
+
+def _artifact(table: FeatureTable) -> Artifact:
+    return Artifact(uri=table.uri, version=table.version)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from rec.bundle.bundle import Bundle
 from rec.bundle.goldens import Goldens, check_coverage, save_goldens
 from rec.bundle.layout import (
     GOLDENS,
@@ -20,6 +21,7 @@ from rec.bundle.layout import (
     FileEntry,
     TableEntry,
 )
+from rec.bundle.verify import open_bundle
 from rec.core.errors import BundleError
 from rec.core.manifest import digest_folder, write_atomic
 from rec.core.records import Artifact
@@ -41,8 +43,9 @@ class BundleContents:
     feature_table: Artifact
 
 
-def write_bundle(out: str | Path, contents: BundleContents) -> Path:
-    """Write a bundle folder. Raises BundleError where ``out`` exists or the goldens leave out an edge."""
+def write_bundle(out: str | Path, contents: BundleContents) -> Bundle:
+    """Write a bundle folder and open it. Raises BundleError where ``out`` exists, the goldens leave out an edge, or
+    what was written does not hold; then ``out`` is not there."""
     out = Path(out)
     if out.exists():
         raise BundleError(
@@ -54,10 +57,11 @@ def write_bundle(out: str | Path, contents: BundleContents) -> Path:
     shutil.rmtree(temporary, ignore_errors=True)
     try:
         _write_files(temporary, contents)
+        open_bundle(temporary)
         os.rename(temporary, out)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
-    return out
+    return Bundle(out)
 
 
 def sign(folder: str | Path, manifest: BundleManifest) -> None:

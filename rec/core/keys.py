@@ -43,23 +43,31 @@ def parse_keys(raw: np.ndarray, kind: KeyKind, column: str) -> tuple[np.ndarray,
 
     Keys are int64 for ``hex32`` and ``int64`` and object (bytes) for ``string``; a missing row's key is 0 or b"".
     """
-    missing = np.fromiter((not v for v in raw), bool, len(raw))
+    values = raw.tolist()
+    try:
+        lengths_B = np.fromiter(map(len, values), np.int64, len(values))
+    except TypeError:
+        values = [v or b"" for v in values]
+        lengths_B = np.fromiter(map(len, values), np.int64, len(values))
+    missing_B = lengths_B == 0
     if kind == "string":
-        keys = np.empty(len(raw), object)
-        keys[:] = [v or b"" for v in raw]
-        return keys, missing
+        keys = np.empty(len(values), object)
+        keys[:] = values
+        return keys, missing_B
     if kind == "hex32":
-        return _parse_hex32([b"00000000" if gone else bytes(v) for v, gone in zip(raw, missing)], column), missing
-    numbers = (0 if gone else parse_key(bytes(v), kind, column) for v, gone in zip(raw, missing))
-    return np.fromiter(numbers, np.int64, len(raw)), missing
+        keys = np.zeros(len(values), np.int64)
+        keys[~missing_B] = _parse_hex32(values, lengths_B, column)
+        return keys, missing_B
+    numbers = (0 if gone else parse_key(v, kind, column) for v, gone in zip(values, missing_B.tolist()))
+    return np.fromiter(numbers, np.int64, len(values)), missing_B
 
 
-def _parse_hex32(values: list[bytes], column: str) -> np.ndarray:
-    lengths_B = np.fromiter(map(len, values), np.int64, len(values))
-    digits = np.frombuffer(b"".join(values), np.uint8)
-    if (lengths_B != 8).any() or (_DIGIT_OF_BYTE[digits] == _NO_DIGIT).any():
-        for value in values:
+def _parse_hex32(values: list[bytes], lengths_B: np.ndarray, column: str) -> np.ndarray:
+    """Return the numbers of the values that are not empty."""
+    digits = _DIGIT_OF_BYTE[np.frombuffer(b"".join(values), np.uint8)]
+    if ((lengths_B != 0) & (lengths_B != 8)).any() or (digits == _NO_DIGIT).any():
+        for value in filter(None, values):
             parse_key(value, "hex32", column)
-    digits_B8 = _DIGIT_OF_BYTE[digits].reshape(-1, 8)
-    bytes_B4 = np.ascontiguousarray(digits_B8[:, 0::2] << 4 | digits_B8[:, 1::2])
-    return bytes_B4.view(">u4").ravel().astype(np.int64)
+    digits_P8 = digits.reshape(-1, 8)
+    bytes_P4 = digits_P8[:, 0::2] << 4 | digits_P8[:, 1::2]
+    return np.ascontiguousarray(bytes_P4).view(">u4").ravel()

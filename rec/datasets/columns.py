@@ -65,14 +65,14 @@ class SparseColumn:
         return first, width, weight
 
     @cached_property
-    def _upper_S(self) -> np.ndarray:
+    def _upper(self) -> np.ndarray:
         total = np.cumsum(self.segments[2])
         return np.floor(total[:-1] / float(total[-1]) * 2.0**32).astype(np.uint32)
 
     def draw(self, bits_B: np.ndarray) -> np.ndarray:
         """Return each row's rank, int64."""
         first_S, width_S, _ = self.segments
-        segment_B = np.searchsorted(self._upper_S, (bits_B >> np.uint64(32)).astype(np.uint32), side="right")
+        segment_B = np.searchsorted(self._upper, (bits_B >> np.uint64(32)).astype(np.uint32), side="right")
         within_B = (bits_B & np.uint64(0xFFFFFFFF)).astype(np.int64) * width_S[segment_B] >> 32
         return first_S[segment_B] + within_B
 

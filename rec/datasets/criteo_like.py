@@ -121,8 +121,11 @@ def write_criteo_like(
     dataset = CriteoLikeDataset(config=config, days=(), folder=folder)
     days: list[DayLedger] = []
     for day in range(config.num_days):
-        done = sum(config.rows[:day])
-        days.append(_DayWriter(dataset, day).write(lambda n, done=done: progress and progress(done + n, sum(config.rows))))
+        writer = _DayWriter(dataset, day)
+        for num_written in writer.write():
+            if progress:
+                progress(sum(config.rows[:day]) + num_written, sum(config.rows))
+        days.append(writer.ledger())
     dataset = dataset.model_copy(update={"days": tuple(days)})
     write_atomic(folder / LEDGER, dataset.model_dump_json(indent=1) + "\n")
     return dataset
@@ -144,10 +147,11 @@ class _DayWriter:
         self._before_L = np.array([line.before_row for line in self._lines], np.int64)
         self._crlf_rows = np.unique(self._places(_CARRIAGE_RETURNS, config.crlf_per_day))
         self._has_bom = day == config.bom_day
+        self._digest, self._num_bytes, self._num_positive = hashlib.sha256(), 0, 0
 
-    def write(self, progress: Callable[[int], object]) -> DayLedger:
+    def write(self) -> Iterator[int]:
+        """Write the files chunk by chunk, yielding the number of rows so far."""
         partial, planted_partial = (p.with_name(f".{p.name}") for p in (self._path, self._planted_path))
-        digest, num_bytes, num_positive = hashlib.sha256(), 0, 0
         shape = (self._num_rows + len(self._lines),)
         planted = np.lib.format.open_memmap(planted_partial, mode="w+", dtype=PLANTED, shape=shape)
         planted["probability"], planted["label"] = np.nan, -1
@@ -155,15 +159,14 @@ class _DayWriter:
             for first, rows in self._chunks():
                 for piece in self._pieces(first, rows):
                     file.write(piece)
-                    digest.update(piece)
-                    num_bytes += len(piece)
+                    self._digest.update(piece)
+                    self._num_bytes += len(piece)
                 self._record(planted, first, rows)
-                num_positive += int(np.count_nonzero(rows.label_B))
-                progress(first + len(rows.label_B))
+                self._num_positive += int(np.count_nonzero(rows.label_B))
+                yield first + len(rows.label_B)
         planted.flush()
         os.replace(planted_partial, self._planted_path)
         os.replace(partial, self._path)
-        return self._ledger(num_bytes=num_bytes, sha256=digest.hexdigest(), num_positive=num_positive)
 
     def _chunks(self) -> Iterator[tuple[int, Rows]]:
         generator = RowGenerator(self._config.seed, self._day)
@@ -174,7 +177,7 @@ class _DayWriter:
         """Yield the text of a chunk with the planted lines and carriage returns set in."""
         text, end_B = format_rows(rows)
         stop = first + len(end_B)
-        # (offset in the text, bytes that stand there, bytes of the text they replace)
+        # (offset in the text, bytes set in there)
         edits: list[tuple[int, bytes]] = [(0, _BOM)] if first == 0 and self._has_bom else []
         low, high = np.searchsorted(self._before_L, (first, stop))
         for line in self._lines[low:high]:
@@ -204,7 +207,8 @@ class _DayWriter:
         bits = np.random.SFC64([self._config.seed, self._day, 0, stream]).random_raw(count)
         return 1 + (bits % np.uint64(max(1, self._num_rows - 1))).astype(np.int64)
 
-    def _ledger(self, *, num_bytes: int, sha256: str, num_positive: int) -> DayLedger:
+    def ledger(self) -> DayLedger:
+        """Return the true ledger of the file once it is written."""
         bins: dict[str, list[int]] = {}
         for line in self._lines:
             bins.setdefault(line.bin, []).append(line.line)
@@ -212,13 +216,13 @@ class _DayWriter:
         return DayLedger(
             day=self._day,
             file=self._path.name,
-            num_bytes=num_bytes,
-            sha256=sha256,
+            num_bytes=self._num_bytes,
+            sha256=self._digest.hexdigest(),
             has_bom=self._has_bom,
             num_crlf=len(self._crlf_rows),
             num_lines=self._num_rows + len(self._lines),
             num_accepted=self._num_rows,
-            num_positive=num_positive,
+            num_positive=self._num_positive,
             header_lines=tuple(header_lines),
             quarantined={reason: tuple(lines) for reason, lines in sorted(bins.items())},
         )

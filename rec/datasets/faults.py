@@ -56,9 +56,7 @@ class PlantedLine:
         return b"\t".join(self.fault.spoil(row_text.rstrip(b"\r\n").split(b"\t"))) + b"\n"
 
 
-def plan_lines(
-    places: np.ndarray, *, num_headers: int, num_blank: int
-) -> list[PlantedLine]:
+def plan_lines(places: np.ndarray, *, num_headers: int, num_blank: int) -> list[PlantedLine]:
     """Return a planted line for each place (a row number), ordered by line; headers and blanks first come, then faults.
 
     Faults take turns, so that any number of them shows as many reasons as there can be.
@@ -68,6 +66,4 @@ def plan_lines(
     faults = (FAULTS[i % len(FAULTS)] for i in range(len(places) - len(kinds)))
     kinds += [(fault.reason, None, fault) for fault in faults]
     order = np.argsort(places, kind="stable")
-    return [
-        PlantedLine(int(places[k]), int(places[k]) + position + 1, *kinds[k]) for position, k in enumerate(order)
-    ]
+    return [PlantedLine(int(places[k]), int(places[k]) + position + 1, *kinds[k]) for position, k in enumerate(order)]

@@ -35,7 +35,7 @@ DENSE_TERMS = {
 # Deviation of the effects of a column's values, from the most telling column down.
 _TELLING_COLUMNS = (13, 5, 22, 4, 16, 7, 1, 0, 17, 10, 14, 6, 24, 12, 18, 21)
 EFFECT_SCALE = {c: 0.35 * 0.9**i for i, c in enumerate(_TELLING_COLUMNS)}
-EFFECT_SCALE |= {c: 0.09 for c in (2, 3, 8, 9, 11, 15, 19, 20, 23, 25)}
+EFFECT_SCALE |= dict.fromkeys((2, 3, 8, 9, 11, 15, 19, 20, 23, 25), 0.09)
 # Columns whose factors multiply each other, every pair of a group, and the deviation of one product.
 FACTOR_GROUPS = (((5, 13, 16, 22), 0.25), ((1, 4, 7, 24), 0.05))
 

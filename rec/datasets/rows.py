@@ -49,7 +49,8 @@ class RowGenerator:
         bits = np.random.SFC64([self._seed, self._day, number]).random_raw(_NUM_DRAWS * CHUNK_ROWS)
         bits = bits.reshape(_NUM_DRAWS, CHUNK_ROWS)
         share_B16 = bits[_NUM_COLUMNS + 1 :].view(np.uint16).reshape(_NUM_SHARES, CHUNK_ROWS)
-        missing = np.stack([u < round(c.missing * 65536) for u, c in zip(share_B16, (*DENSE, *SPARSE))])
+        limits = [round(share * 65536) for share in (*(c.missing for c in DENSE), *(c.missing for c in SPARSE))]
+        missing = share_B16[:_NUM_COLUMNS] < np.array(limits)[:, None]
         dense_missing, sparse_missing = missing[: len(DENSE)], missing[len(DENSE) :]
         index, value = self._integers(bits[: len(DENSE)], share_B16[_NUM_COLUMNS:], dense_missing)
         key, slots = self._categories(bits[len(DENSE) : _NUM_COLUMNS], sparse_missing)

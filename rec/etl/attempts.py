@@ -83,7 +83,7 @@ def _rows_by_day(source: Source) -> dict[int, list[LedgerRow]]:
 def _claim(
     source: Source, lake: Lake, spark: "SparkSession", run_id: str, digests: Mapping[int, str], ids: list[int]
 ) -> dict[int, int]:
-    uri = lake.create(spark, "ledger")
+    uri = lake.create("ledger")
     rows = _rows_by_day(source)
     for _ in range(TRIES):
         transaction = Transaction(app_id="ledger", version=table_version(uri) + 1)
@@ -120,7 +120,7 @@ def _append_quarantine(
     source: Source, lake: Lake, spark: "SparkSession", run_id: str, attempts: Mapping[int, int], ids: list[int]
 ) -> None:
     rows = _rows_by_day(source)
-    uri = lake.create(spark, "quarantine")
+    uri = lake.create("quarantine")
     if not any(row.quarantined for day in attempts for row in rows[day]):
         return
     first_days = {row.file: day for day in sorted(rows, reverse=True) for row in rows[day]}

@@ -49,7 +49,7 @@ def append_counts(
             wanted.setdefault(type(found[1]), []).extend(columns_of(chain, found[0], schema))
     days = frame.where(f"day IN ({', '.join(str(day) for day in sorted(attempts))})")
     for op, columns in wanted.items():
-        uri = lake.create(frame.sparkSession, op.statistics_table)
+        uri = lake.create(op.statistics_table)
         rows = op.count(days, tuple(columns))
         write_frame(uri, with_attempt(rows, attempts, _COLUMNS[op.statistics_table]), {"run_id": run_id})
 

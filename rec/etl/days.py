@@ -47,7 +47,7 @@ def date_sql(instant: str, kind: str) -> str:
     """
     if kind == "text":
         # A time of day alone would be cast to today's.
-        dated = f"{instant} RLIKE '^[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}([ T]|$)'"
+        dated = f"{instant} RLIKE '^[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}' AND SUBSTRING({instant}, 11, 1) IN ('', ' ', 'T')"
         cast = f"CAST(CASE WHEN {dated} THEN CAST({instant} AS TIMESTAMP) END AS BIGINT)"
         instant = f"(CASE WHEN {instant} RLIKE '^-?[0-9]+$' THEN CAST({instant} AS BIGINT) ELSE {cast} END)"
     if kind == "timestamp":

@@ -6,14 +6,16 @@ userMetadata, and the log is read back for it: no token, no commit.
 
 import json
 import logging
+import threading
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
-from deltalake import DeltaTable
+from deltalake import DeltaTable, Field, Schema
 from deltalake.exceptions import DeltaError, TableNotFoundError
+from deltalake.schema import PrimitiveType
 
 from rec.core.errors import ConcurrentWriteError, TableError
 
@@ -42,8 +44,17 @@ ALLOWED_FEATURES = frozenset(
         "vacuumProtocolCheck",
     }
 )
+_DELTA_TYPES = {
+    "INT": "integer",
+    "BIGINT": "long",
+    "FLOAT": "float",
+    "DOUBLE": "double",
+    "STRING": "string",
+    "DECIMAL(38,0)": "decimal(38,0)",
+}
 _CONFLICTS = "DELTA_CONCURRENT_"
 _TOKEN = "commit"
+_SESSION = threading.RLock()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,19 +107,26 @@ def refuse_features(uri: str, table: DeltaTable) -> None:
         )
 
 
-def create_table(spark: "SparkSession", uri: str, columns: str, partitions: tuple[str, ...]) -> None:
-    """Create the table where there is none; ``columns`` is DDL. Raises TableError for a feature not allowed."""
-    from delta.tables import DeltaTable as SparkTable
-    from pyspark.sql.types import StructType
+@dataclass(frozen=True)
+class TableColumn:
+    """A column of a table to create; ``sql_type`` as in Spark's DDL."""
 
+    name: str
+    sql_type: str
+    nullable: bool = True
+
+
+def create_table(uri: str, columns: Iterable[TableColumn], partition_by: Sequence[str]) -> None:
+    """Create the table where there is none, without Spark. Raises TableError for a feature that is not allowed."""
     if not table_exists(uri):
-        builder = (
-            SparkTable.createIfNotExists(spark).location(uri).addColumns(cast(StructType, StructType.fromDDL(columns)))
+        fields = [Field(c.name, PrimitiveType(_DELTA_TYPES[c.sql_type]), nullable=c.nullable) for c in columns]
+        DeltaTable.create(
+            uri,
+            Schema(fields),
+            mode="ignore",
+            partition_by=list(partition_by),
+            configuration=dict(PROPERTIES),
         )
-        for key, value in PROPERTIES.items():
-            builder = builder.property(key, value)
-        with conflicts_named(uri):
-            builder.partitionedBy(*partitions).execute()
     open_table(uri)
 
 
@@ -122,14 +140,17 @@ def partitions(uri: str) -> list[dict[str, str]]:
 
 
 def commits(uri: str, since: int = -1, until: int | None = None) -> Iterator[Commit]:
-    """Yield the commits after version ``since``, newest first."""
-    table = open_table(uri, until)
-    for entry in table.history(table.version() - since if since >= 0 else None):
-        yield Commit(
-            version=entry["version"],
-            metadata=_parsed(entry.get("userMetadata")),
-            num_rows=int(entry.get("operationMetrics", {}).get("numOutputRows", 0)),
-        )
+    """Yield the commits after version ``since`` up to ``until``, newest first."""
+    # Always of the newest version: delta-rs numbers the history of an older one as if it ended there.
+    table = open_table(uri)
+    last = table.version() if until is None else until
+    for entry in table.history():
+        if since < entry["version"] <= last:
+            yield Commit(
+                version=entry["version"],
+                metadata=_parsed(entry.get("userMetadata")),
+                num_rows=int(entry.get("operationMetrics", {}).get("numOutputRows", 0)),
+            )
 
 
 def commit(uri: str, write: Callable[[str], None], metadata: Mapping[str, Any]) -> Commit | None:
@@ -137,9 +158,10 @@ def commit(uri: str, write: Callable[[str], None], metadata: Mapping[str, Any]) 
 
     Raises ConcurrentWriteError where another writer committed first.
     """
-    since = table_version(uri)
     token = uuid.uuid4().hex
-    with conflicts_named(uri):
+    # What takes no writer option is set on the session: no other commit of this process may see it.
+    with _SESSION, conflicts_named(uri):
+        since = table_version(uri)
         write(json.dumps({**metadata, _TOKEN: token}, sort_keys=True))
     for found in commits(uri, since):
         if found.metadata.get(_TOKEN) == token:

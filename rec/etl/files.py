@@ -1,13 +1,15 @@
 """The root's append-only list of files: what the upper bits of a row_key mean."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 
 from rec.core.errors import ConcurrentWriteError
-from rec.etl.delta import Commit, Transaction, table_version, write_frame
+from rec.etl.delta import Commit, Transaction, open_table, table_version, write_frame
 from rec.etl.intake import SourceFile
 from rec.etl.lake import Lake
 from rec.etl.scan import FILE_BITS, small_table
@@ -26,7 +28,7 @@ def file_ids(source: Source, lake: Lake, spark: "SparkSession", run_id: str) -> 
 
     A file is known by its path and content: a repaired file is another one, so a row_key never changes its meaning.
     """
-    uri = lake.create(spark, "files")
+    uri = lake.create("files")
     for _ in range(TRIES):
         version = table_version(uri)
         rows = spark.read.format("delta").option("versionAsOf", version).load(uri).collect()
@@ -73,3 +75,13 @@ def _columns(fresh: Sequence[SourceFile], first_id: int) -> dict[str, pa.Array]:
         "num_bytes": pa.array([f.num_bytes for f in fresh], pa.int64()),
         "num_lines": pa.array([f.num_lines for f in fresh], pa.int64()),
     }
+
+
+def rows_of_files(root: str | Path, row_key_B: np.ndarray) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
+    """Yield (path, positions in ``row_key_B``, line numbers from 1) for each file that the row keys lead to."""
+    uri = Lake(root).uri("files")
+    paths = {row["file_id"]: row["path"] for row in open_table(uri).to_pyarrow_table().to_pylist()}
+    file_B = row_key_B >> FILE_BITS
+    for file_id in np.unique(file_B):
+        positions = np.flatnonzero(file_B == file_id)
+        yield paths[int(file_id)], positions, row_key_B[positions] & (2**FILE_BITS - 1)

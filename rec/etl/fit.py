@@ -90,11 +90,13 @@ def _admit(
     spark = source.frame.sparkSession
     fits = [_Fit(chain, pipeline.select(source.schema), lake, spark, counted) for chain in pipeline.chains]
     vocabularies = [fit for fit in fits if isinstance(fit.op, Categorify)]
-    version = current_version(lake, spark) if vocabularies else -1
+    version = current_version(lake) if vocabularies else -1
     states = [fit.states(version) for fit in fits]
     state_id = pipeline.state_id(tuple(tuple(row) for row in states))
-    if vocabularies:
-        entries, known = (_union([getattr(fit, name) for fit in vocabularies]) for name in ("entries", "known"))
+    if any(fit.num_values for fit in vocabularies):
+        entries = _union([fit.entries for fit in vocabularies])
+        held = [fit.known for fit in vocabularies if fit.known is not None]
+        known = _union(held) if held else None
         version = commit_entries(lake, entries, known, version, {"run_id": run_id, "state_id": state_id})
     for fit, row in zip(fits, states):
         if isinstance(fit.op, Categorify):
@@ -107,7 +109,8 @@ class _Fit:
 
     op: FittedOp | None
     entries: "DataFrame"
-    known: "DataFrame"
+    known: "DataFrame | None"
+    num_values: int
 
     def __init__(
         self, chain: Chain, schema: FeatureSchema, lake: Lake, spark: "SparkSession", counted: dict[int, CountedDay]
@@ -127,8 +130,10 @@ class _Fit:
         statistics = self.op.read(rows, self.columns)
         if isinstance(self.op, Categorify):
             self.known = known_entries(self.lake, self.spark, version, self.chain.names)
-            self.entries = self.op.grow(statistics, None if self.known.isEmpty() else self.known)
-            states[self.place] = summarize(self.entries, self.columns)
+            self.entries = self.op.grow(statistics, self.known)
+            state = summarize(self.entries, self.columns)
+            self.num_values = sum(column.num_values for column in state.columns.values())
+            states[self.place] = state
         else:
             states[self.place] = self.op.admit(statistics)
         return states

@@ -8,7 +8,7 @@ import pyarrow as pa
 from rec.core.ids import first_vocabulary_id
 from rec.core.keys import KeyKind
 from rec.core.schema import Column
-from rec.etl.delta import create_table, partitions, write_frame
+from rec.etl.delta import TableColumn, create_table, partitions, write_frame
 from rec.etl.lake import Lake
 from rec.etl.scan import small_table
 from rec.etl.source import Source
@@ -42,7 +42,7 @@ def write_goldens(source: Source, fitted: FittedPipeline, lake: Lake, run_id: st
     Columns: ``golden_id``, the raw value ``raw_<name>`` and the encoded ``<name>`` of each feature, ``state_id``.
     """
     spark, uri = source.frame.sparkSession, lake.uri("goldens")
-    create_table(spark, uri, _ddl(fitted), ("state_id",))
+    create_table(uri, _columns(fitted), ("state_id",))
     if any(p["state_id"] == fitted.state_id for p in partitions(uri)):
         return
     schema = fitted.pipeline.select(fitted.schema)
@@ -61,15 +61,14 @@ def write_goldens(source: Source, fitted: FittedPipeline, lake: Lake, run_id: st
     write_frame(uri, encoded.coalesce(1), metadata, replace_where=where, merge_schema=True)
 
 
-def _ddl(fitted: FittedPipeline) -> str:
-    encoded = fitted.encoded_schema
+def _columns(fitted: FittedPipeline) -> list[TableColumn]:
+    schema, encoded = fitted.pipeline.select(fitted.schema), fitted.encoded_schema
     raw = [
-        f"{quoted('raw_' + c.name)} {'STRING' if c.role == 'sparse' else SQL_TYPES[c.dtype]}"
-        for c in (*fitted.schema.dense, *fitted.schema.sparse)
-        if c.name in encoded.names
+        TableColumn(f"raw_{c.name}", "STRING" if c.role == "sparse" else SQL_TYPES[c.dtype])
+        for c in (*schema.dense, *schema.sparse)
     ]
-    columns = [f"{quoted(c.name)} {SQL_TYPES[c.dtype]}" for c in (*encoded.dense, *encoded.sparse)]
-    return ", ".join(["golden_id INT", *raw, *columns, "state_id STRING"])
+    features = [TableColumn(c.name, SQL_TYPES[c.dtype]) for c in (*encoded.dense, *encoded.sparse)]
+    return [TableColumn("golden_id", "INT"), *raw, *features, TableColumn("state_id", "STRING")]
 
 
 def _text(column: Column) -> str:

@@ -10,22 +10,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rec.etl.delta import commits, create_table, open_table, partitions, table_exists, table_version
+from rec.etl.delta import TableColumn, commits, create_table, open_table, partitions, table_exists, table_version
 from rec.ops.admission import VOCABULARY_SCHEMA
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 ATTEMPT = ("day", "attempt")
-_ATTEMPT_DDL = "day INT NOT NULL, attempt INT NOT NULL, "
-_DDL = {
-    "files": "file_id BIGINT NOT NULL, path STRING, sha256 STRING, num_bytes BIGINT, num_lines BIGINT",
-    "ledger": _ATTEMPT_DDL + "file_id BIGINT, path STRING, `lines` BIGINT, accepted BIGINT, padded BIGINT, "
-    "header BIGINT, quarantined BIGINT, unlabelled BIGINT, positive BIGINT, reasons STRING, input_digest STRING",
-    "quarantine": _ATTEMPT_DDL + "row_key BIGINT, file STRING, line BIGINT, text STRING, reason STRING",
-    "counts": _ATTEMPT_DDL + "`column` STRING NOT NULL, key BIGINT, value STRING, `count` BIGINT NOT NULL",
-    "statistics": _ATTEMPT_DDL + "`column` STRING NOT NULL, name STRING NOT NULL, value DECIMAL(38,0) NOT NULL",
-    "vocabulary": VOCABULARY_SCHEMA,
+_BY_ATTEMPT = "day INT!, attempt INT!, "
+# Name and type of each column, ! where it is never null.
+_COLUMNS = {
+    "files": "file_id BIGINT!, path STRING, sha256 STRING, num_bytes BIGINT, num_lines BIGINT",
+    "ledger": _BY_ATTEMPT + "file_id BIGINT, path STRING, lines BIGINT, accepted BIGINT, padded BIGINT, header BIGINT, "
+    "quarantined BIGINT, unlabelled BIGINT, positive BIGINT, reasons STRING, input_digest STRING",
+    "quarantine": _BY_ATTEMPT + "row_key BIGINT, file STRING, line BIGINT, text STRING, reason STRING",
+    "counts": _BY_ATTEMPT + "column STRING!, key BIGINT, value STRING, count BIGINT!",
+    "statistics": _BY_ATTEMPT + "column STRING!, name STRING!, value DECIMAL(38,0)!",
+    "vocabulary": VOCABULARY_SCHEMA.replace("`", ""),
 }
 _PARTITIONS = {"files": (), "vocabulary": ("column",)}
 
@@ -61,9 +62,11 @@ class Lake:
         """Where a run lays what only itself reads; below the root, which every executor reaches."""
         return Path(self.root, "staging")
 
-    def create(self, spark: "SparkSession", table: str) -> str:
+    def create(self, table: str) -> str:
         """Return a table's address, after creating it where it is not there."""
-        create_table(spark, self.uri(table), _DDL[table], _PARTITIONS.get(table, ATTEMPT))
+        pairs = [text.split(" ") for text in _COLUMNS[table].split(", ")]
+        columns = [TableColumn(name, sql_type.rstrip("!"), not sql_type.endswith("!")) for name, sql_type in pairs]
+        create_table(self.uri(table), columns, _PARTITIONS.get(table, ATTEMPT))
         return self.uri(table)
 
     def attempts(self, table: str) -> set[tuple[int, int]]:

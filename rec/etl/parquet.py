@@ -15,7 +15,7 @@ from rec.etl.binned import BinnedLines, file_names, first_days
 from rec.etl.config import ParquetColumns, SourceConfig
 from rec.etl.days import cut_day_sql, date_sql, day_of_path, last_lines
 from rec.etl.intake import SourceFile, default_work_dir, find_files, measure_files
-from rec.etl.rows import literal
+from rec.etl.rows import literal, valid_hex
 from rec.etl.scan import FILE_BITS, Place, escape, number_rows, write_places
 
 if TYPE_CHECKING:
@@ -209,9 +209,7 @@ def _outcome_sql(columns: ParquetColumns, types: dict[str, str], day_column: str
             cases.append((f"(ISNAN(`{name}`) OR ABS(`{name}`) = CAST('Infinity' AS DOUBLE))", f"type:{name}"))
     for name, key in columns.sparse.items():
         if key == "hex32":
-            # The length holds off a line end that $ would overlook.
-            hexadecimal = f"LENGTH(`{name}`) = 8 AND `{name}` RLIKE '^[0-9a-f]{{8}}$'"
-            cases.append((f"NOT (`{name}` = '' OR ({hexadecimal}))", f"cat:{name}"))
+            cases.append((f"NOT (`{name}` = '' OR {valid_hex(f'`{name}`')})", f"cat:{name}"))
     if day_column:
         cases.append(("_day IS NULL", f"day:{day_column}"))
     branches = " ".join(f"WHEN {condition} THEN {literal(reason)}" for condition, reason in cases)

@@ -11,14 +11,18 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 JARS_FOLDER = Path(__file__).resolve().parents[2] / "jars"
+LOGGING = Path(__file__).with_name("log4j2.properties")
 
 ALWAYS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.ansi.enabled": "false",
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-    # Exactly 65,536 rows a Parquet row group: the writer takes these from the session and from nowhere else.
-    "parquet.block.size": "1048576",
+}
+# Exactly 65,536 rows a Parquet row group: the writer takes these from the session and from nowhere else. It
+# closes a group at the first check, one in 65,536 rows, that finds more bytes than this: row keys alone take more.
+WRITER = {
+    "parquet.block.size": "262144",
     "parquet.page.size.row.check.min": "65536",
     "parquet.page.size.row.check.max": "65536",
 }
@@ -60,6 +64,12 @@ def spark_session(conf: str | Path | None = None, extra: dict[str, str] | None =
     builder = SparkSession.builder.appName("reclake")
     if "spark.jars" not in settings:
         builder = builder.config("spark.jars", ",".join(session_jars()))
+    options = settings.get("spark.driver.extraJavaOptions", "")
+    if "log4j2.configurationFile" not in options:
+        settings["spark.driver.extraJavaOptions"] = f"{options} -Dlog4j2.configurationFile={LOGGING}".strip()
     for key, value in settings.items():
         builder = builder.config(key, value)
-    return builder.getOrCreate()
+    session = builder.getOrCreate()
+    for key, value in WRITER.items():
+        session.conf.set(key, value)
+    return session

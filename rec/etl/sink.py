@@ -14,7 +14,7 @@ from rec.core.schema import FeatureSchema
 from rec.core.tables import FeatureTable
 from rec.etl.attempts import BY_ATTEMPT, input_digests, record_days, remove_dead
 from rec.etl.counts import append_counts, carry_counts
-from rec.etl.delta import Transaction, create_table, open_table, table_exists, write_frame
+from rec.etl.delta import TableColumn, Transaction, create_table, open_table, table_exists, write_frame
 from rec.etl.features import open_features
 from rec.etl.files import TRIES, file_ids, rebased
 from rec.etl.fit import new_run_id
@@ -73,7 +73,7 @@ class _Writer:
 
     def write(self, days: list[int]) -> None:
         uri = self.lake.uri("features")
-        create_table(self.spark, uri, _ddl(self.encoded_schema), ("day",))
+        create_table(uri, _columns(self.encoded_schema), ("day",))
         check_columns(uri, self.encoded_schema)
         write_goldens(self.source, self.fitted, self.lake, self.run_id)
         attempts = self._attempts(days)
@@ -163,12 +163,9 @@ class _Writer:
         return sha256_json({"input": self.inputs[day], "state_id": self.fitted.state_id})
 
 
-def _ddl(schema: FeatureSchema) -> str:
-    columns = [
-        f"{quoted(c.name)} {SQL_TYPES[c.dtype]}{' NOT NULL' if c.role in ('dense', 'sparse') else ''}"
-        for c in schema.columns
-    ]
-    return ", ".join(["row_key BIGINT NOT NULL", *columns, "day INT NOT NULL"])
+def _columns(schema: FeatureSchema) -> list[TableColumn]:
+    features = [TableColumn(c.name, SQL_TYPES[c.dtype], c.role not in ("dense", "sparse")) for c in schema.columns]
+    return [TableColumn("row_key", "BIGINT", False), *features, TableColumn("day", "INT", False)]
 
 
 def check_columns(uri: str, schema: FeatureSchema) -> None:

@@ -100,6 +100,10 @@ def read_source(spark: "SparkSession", config: SourceConfig) -> Source:
     _check_session(spark)
     read = text_lines if config.layout == "criteo" else parquet_lines
     lines = read(spark, config)
+    settings = config.model_dump(mode="json", exclude={"path", "max_quarantine_fraction", "work_dir"})
+    if config.day.lines is not None:
+        # A cut's place depends on every file before it, and a fraction's on all.
+        settings["files"] = [file.sha256 for file in lines.files]
     return Source(
         frame=lines.rows,
         schema=lines.schema,
@@ -107,7 +111,7 @@ def read_source(spark: "SparkSession", config: SourceConfig) -> Source:
         quarantine=lines.quarantined,
         files=lines.files,
         max_quarantine_fraction=config.max_quarantine_fraction,
-        settings=config.model_dump(mode="json", exclude={"path", "max_quarantine_fraction", "work_dir"}),
+        settings=settings,
     )
 
 

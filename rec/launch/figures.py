@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rec.core.errors import TrainingError
-from rec.core.tables import Evaluation
+from rec.core.tables import Evaluation, FeatureTable
+from rec.datasets.criteo_like import CriteoLikeDataset
+from rec.etl.files import rows_of_files
 from rec.launch.evaluate import evaluate
 from rec.train.bootstrap import auc_interval
 from rec.train.checkpoint import Checkpoint
@@ -19,6 +21,20 @@ if TYPE_CHECKING:
 
 # The best possible scores of rows by their keys, where the data set knows them.
 PlantedScores = Callable[[np.ndarray], np.ndarray]
+
+
+def planted_scores(folder: Path, table: FeatureTable) -> PlantedScores:
+    """Return the best possible scores of a generated data set's rows, by their keys in a table made of it."""
+    dataset = CriteoLikeDataset.open(folder)
+    day_of = {str(dataset.path(ledger.day).absolute()): ledger.day for ledger in dataset.days}
+
+    def scores(row_key_B: np.ndarray) -> np.ndarray:
+        planted_B = np.empty(len(row_key_B), np.float32)
+        for path, positions, lines in rows_of_files(Path(table.uri).parent, row_key_B):
+            planted_B[positions] = dataset.planted(day_of[path])["probability"][lines - 1]
+        return planted_B
+
+    return scores
 
 
 def training_figures(checkpoint: Checkpoint) -> dict[str, Any]:

@@ -28,11 +28,13 @@ class HorovodRanks:
         self._pulse = pulse
         self._phase_s = phase_s
 
-    def report(self, *, phase: str, step: int | None = None, **figures: float | int | str) -> None:
-        """Tell progress. A rank that does not report again within the launch's ``phase_s`` counts as hung, unless it
-        waits for one that does. ``figures`` reach the driver's progress display."""
+    def report(
+        self, *, phase: str, step: int | None = None, limit_s: float | None = None, **figures: float | int | str
+    ) -> None:
+        """Tell progress. A rank that does not report again within ``limit_s`` (unset: the launch's ``phase_s``) counts
+        as hung, unless it waits for one that is within its own. ``figures`` reach the driver's progress display."""
         self.step = self.step if step is None else step
-        self._pulse.progress(phase=phase, step=self.step, limit_s=self._phase_s, figures=figures)
+        self._pulse.progress(phase=phase, step=self.step, limit_s=limit_s or self._phase_s, figures=figures)
 
     def all_reduce(self, tensors: Sequence[torch.Tensor], *, average: bool) -> None:
         """Reduce each tensor in place over all ranks, in one grouped exchange per dtype, always in the same order."""

@@ -88,8 +88,9 @@ class Categorify(FittedOp):
         encoded = {}
         for column in columns:
             keys_B, missing_B = _keys(arrays[column.name], column)
-            ids_B = np.where(missing_B, MISSING, state.look_up(column.name, keys_B))
-            encoded[column.name] = Values.present(ids_B.astype(self._described(column, state).dtype))
+            ids_B = state.look_up(column.name, keys_B)
+            ids_B[missing_B] = MISSING
+            encoded[column.name] = Values.present(ids_B.astype(_dtype(state.columns[column.name].num_embeddings)))
         return {**arrays, **encoded}
 
     def describe(self, schema: FeatureSchema, columns: Columns, state: State) -> FeatureSchema:
@@ -101,8 +102,11 @@ class Categorify(FittedOp):
 
     def _described(self, column: Column, state: VocabularyState) -> Column:
         size = state.columns[column.name].num_embeddings
-        dtype = "int32" if size <= _INT32_LARGEST else "int64"
-        return column.model_copy(update={"dtype": dtype, "key": None, "num_embeddings": size})
+        return column.model_copy(update={"dtype": _dtype(size), "key": None, "num_embeddings": size})
+
+
+def _dtype(num_embeddings: int) -> str:
+    return "int32" if num_embeddings <= _INT32_LARGEST else "int64"
 
 
 def _keys(values: Values, column: Column) -> tuple[np.ndarray, np.ndarray]:

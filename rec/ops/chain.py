@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from rec.core.errors import ConfigError
 from rec.core.schema import FeatureSchema
-from rec.ops.op import Arrays, Columns, Op, State
+from rec.ops.op import Columns, Op, State
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+Step = tuple[Op, Columns, State]
 
 
 @dataclass(frozen=True)
@@ -35,26 +37,22 @@ class Chain:
         columns = [[c.name, c.role, c.dtype, c.key] for c in self.columns]
         return {"columns": columns, "ops": [op.canonical() for op in self.ops]}
 
-    def transform(self, df: "DataFrame", schema: FeatureSchema, states: Sequence[State]) -> "DataFrame":
-        """Apply the first ``len(states)`` operators."""
+    def steps(self, schema: FeatureSchema, states: Sequence[State]) -> list[Step]:
+        """Return the first ``len(states)`` operators, each with the columns as it sees them and its state."""
+        steps = []
         for op, state in zip(self.ops, states):
-            columns = self._within(schema)
-            df = op.transform(df, columns, state)
+            columns = tuple(schema[name] for name in self.names)
+            steps.append((op, columns, state))
             schema = op.describe(schema, columns, state)
-        return df
+        return steps
 
-    def replay(self, arrays: Arrays, schema: FeatureSchema, states: Sequence[State]) -> Arrays:
-        for op, state in zip(self.ops, states):
-            columns = self._within(schema)
-            arrays = op.replay(arrays, columns, state)
-            schema = op.describe(schema, columns, state)
-        return arrays
+    def transform(self, df: "DataFrame", schema: FeatureSchema, states: Sequence[State]) -> "DataFrame":
+        for op, columns, state in self.steps(schema, states):
+            df = op.transform(df, columns, state)
+        return df
 
     def describe(self, schema: FeatureSchema, states: Sequence[State]) -> FeatureSchema:
         """Return the schema after the first ``len(states)`` operators."""
-        for op, state in zip(self.ops, states):
-            schema = op.describe(schema, self._within(schema), state)
+        for op, columns, state in self.steps(schema, states):
+            schema = op.describe(schema, columns, state)
         return schema
-
-    def _within(self, schema: FeatureSchema) -> Columns:
-        return tuple(schema[name] for name in self.names)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rec.core.ids import first_vocabulary_id
+from rec.core.keys import KeyKind
 from rec.ops.admission import VOCABULARY_SCHEMA
 from rec.ops.op import Columns, text_literal
 from rec.ops.vocabulary import ColumnVocabulary, NumberKeys, TextKeys, VocabularyState
@@ -62,24 +63,28 @@ def with_arrays(state: VocabularyState, entries: "DataFrame", names: Sequence[st
     """Return the state with the arrays of the named columns, collected here; the others stay rows of a table."""
     if not names:
         return state
-    named = ", ".join(text_literal(name) for name in names)
-    rows = entries.where(f"`column` IN ({named}) AND retired_state IS NULL")
-    table = rows.selectExpr("`column`", "key", "CAST(value AS BINARY) AS value", "id").toArrow()
-    column_R = np.asarray(table.column("column").to_pylist(), object)
-    id_R = table.column("id").to_numpy()
+    cases = " ".join(f"WHEN {text_literal(name)} THEN {place}" for place, name in enumerate(names))
+    rows = entries.selectExpr(
+        f"CASE `column` {cases} END AS place", "key", "CAST(value AS BINARY) AS value", "id", "retired_state"
+    )
+    table = rows.where("place IS NOT NULL AND retired_state IS NULL").drop("retired_state").toArrow()
+    place_R = table.column("place").to_numpy()
     filled = {}
-    for name in names:
+    for place, name in enumerate(names):
         column = state.columns[name]
-        mine = np.flatnonzero(column_R == name)
-        if column.kind == "string":
-            values = table.column("value").take(mine).to_pylist()
-            keys: NumberKeys | TextKeys = TextKeys.from_values(values, id_R[mine])
-        else:
-            key_V = table.column("key").take(mine).to_numpy()
-            order = np.argsort(key_V)
-            keys = NumberKeys(key_V[order].astype(np.int64), id_R[mine][order].astype(np.int64))
-        filled[name] = dataclasses.replace(column, keys=keys)
+        mine = table.take(np.flatnonzero(place_R == place))
+        filled[name] = dataclasses.replace(column, keys=sorted_keys(column.kind, mine))
     return dataclasses.replace(state, columns={**state.columns, **filled})
+
+
+def sorted_keys(kind: KeyKind, table: Any) -> NumberKeys | TextKeys:
+    """Return the arrays of one column from an Arrow table of its entries: ``key``, ``value`` in binary, ``id``."""
+    id_V = table.column("id").to_numpy()
+    if kind == "string":
+        return TextKeys.from_values(table.column("value").to_pylist(), id_V)
+    key_V = table.column("key").to_numpy()
+    order = np.argsort(key_V)
+    return NumberKeys(key_V[order].astype(np.int64), id_V[order].astype(np.int64))
 
 
 def _rows(name: str, column: ColumnVocabulary) -> list[tuple]:

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ from rec.core.errors import BundleError, ConfigError, SchemaDriftError
 from rec.core.manifest import canonical_json, sha256_json, write_atomic
 from rec.core.schema import Column, FeatureSchema
 from rec.core.values import Values
-from rec.ops.chain import Chain
+from rec.ops.chain import Chain, Step
 from rec.ops.dense import as_float32, to_float32
 from rec.ops.op import Arrays, State, quoted
 from rec.ops.registry import make_op
@@ -76,14 +77,10 @@ class Pipeline:
         dense = {c.name: f"{as_float32(c)} AS {quoted(c.name)}" for c in described.dense}
         return df.selectExpr(*[dense.get(name, quoted(name)) for name in df.columns])
 
-    def replay(self, raw: Arrays, schema: FeatureSchema, states: States) -> Arrays:
-        """Return the encoded features of raw columns, in schema order: dense float32, sparse int64 ids."""
+    def steps(self, schema: FeatureSchema, states: States) -> list[Step]:
+        """Return every operator with its columns and state, in an order in which they can be replayed."""
         kept = self.select(schema)
-        arrays = {c.name: raw[c.name] for c in (*kept.dense, *kept.sparse)}
-        for chain, row in zip(self.chains, states):
-            arrays = chain.replay(arrays, kept, row)
-        dense = {c.name: Values.present(to_float32(arrays[c.name].data_B)) for c in kept.dense}
-        return {**dense, **{c.name: Values.present(arrays[c.name].data_B.astype("int64")) for c in kept.sparse}}
+        return [step for chain, row in zip(self.chains, states) for step in chain.steps(kept, row)]
 
 
 def _identity(column: Column) -> tuple:
@@ -137,7 +134,7 @@ class FittedPipeline:
     state_id: str
     counted: dict[int, CountedDay] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def encoded_schema(self) -> FeatureSchema:
         """Return label, dense float32 and sparse columns with ``num_embeddings``, in table order."""
         return self.pipeline.describe(self.schema, self.states)
@@ -146,11 +143,21 @@ class FittedPipeline:
         return self.pipeline.transform(df, self.schema, self.states)
 
     def replay(self, raw: Arrays) -> Arrays:
-        """Encode raw columns in NumPy: {name: Values} of dense numbers and of object arrays of bytes.
+        """Encode raw columns in NumPy: {name: Values} of dense numbers and of object arrays of bytes, to float32 and
+        int64 ids in schema order.
 
         Raises InputError naming column and value where a sparse value has no key.
         """
-        return self.pipeline.replay(raw, self.schema, self.states)
+        kept, steps = self._replayed
+        arrays = {c.name: raw[c.name] for c in (*kept.dense, *kept.sparse)}
+        for op, columns, state in steps:
+            arrays = op.replay(arrays, columns, state)
+        dense = {c.name: Values.present(to_float32(arrays[c.name].data_B)) for c in kept.dense}
+        return {**dense, **{c.name: Values.present(arrays[c.name].data_B.astype(np.int64)) for c in kept.sparse}}
+
+    @cached_property
+    def _replayed(self) -> tuple[FeatureSchema, list[Step]]:
+        return self.pipeline.select(self.schema), self.pipeline.steps(self.schema, self.states)
 
     def save(self, folder: str | Path) -> None:
         """Write the folder; its JSON comes last, so that a folder without it was never finished."""

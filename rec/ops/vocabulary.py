@@ -139,7 +139,7 @@ class VocabularyState(State):
         if keys is None:
             raise BundleError(
                 f"column {name!r}: its {self.columns[name].num_values} values stand in {self.table}, not in arrays; "
-                f"read them with rec.etl.vocabulary.with_arrays first"
+                f"read them with rec.etl.vocabulary.with_all_arrays first"
             )
         return keys.look_up(keys_B)
 

@@ -17,7 +17,6 @@ class TopValue:
     value: str
     full: str
     count: str
-    share: str
     bar: float  # width in percent of the card, 100 for the most frequent
 
 
@@ -53,11 +52,11 @@ def _sparse(column: dict[str, Any]) -> Card:
         missing=_share(column.get("missing"), rows),
         unseen=_share(column.get("unseen"), rows),
         facts=facts,
-        top_values=_top_values(column.get("top_values") or [], rows),
+        top_values=_top_values(column.get("top_values") or []),
     )
 
 
-def _top_values(pairs: list[Any], rows: Any) -> list[TopValue]:
+def _top_values(pairs: list[Any]) -> list[TopValue]:
     found = [(value, float(number(times) or 0)) for value, times in pairs[:MAX_VALUES]]
     most = max((times for _, times in found), default=0) or 1
     return [
@@ -65,7 +64,6 @@ def _top_values(pairs: list[Any], rows: Any) -> list[TopValue]:
             value=shown(value, 28),
             full=shown(value, 200),
             count=count(times),
-            share=percent(times, rows),
             bar=round(100 * times / most, 1),
         )
         for value, times in found
@@ -96,27 +94,36 @@ def _share(part: Any, whole: Any) -> float:
 
 
 def histogram(rows: Any, name: str) -> str | None:
-    """Draw [lo, hi, count] buckets as bars of equal width; neighbours are merged where there are more than MAX_BARS."""
-    buckets = points(rows, 3)
-    if not buckets:
+    """Draw [lo, hi, count] buckets where they lie, with an area that follows the count; empty ones may be left out.
+
+    Neighbours are merged where there are more than MAX_BARS. A bucket of no width (one value) gets the whole drawing.
+    """
+    bars = _merged(sorted(points(rows, 3)))
+    if not bars:
         return None
-    size = -(-len(buckets) // MAX_BARS)
-    groups = [buckets[i : i + size] for i in range(0, len(buckets), size)]
-    bars = [(group[0][0], group[-1][1], sum(times for *_, times in group)) for group in groups]
-    most = max(times for *_, times in bars) or 1
-    width = _WIDTH / len(bars)
+    low, high = bars[0][0], bars[-1][1]
+    scale = _WIDTH / (high - low) if high > low else 0.0
+    density = [times / (right - left) if right > left else times for left, right, times in bars]
+    most = max(density) or 1
     drawn = []
-    for i, (low, high, times) in enumerate(bars):
+    for (left, right, times), dense in zip(bars, density):
+        x, width = (left - low) * scale, (right - left) * scale if scale else _WIDTH
         # A bucket that holds something stays visible beside one that holds a million times more.
-        height = max(_HEIGHT * times / most, 1.0) if times else 0
-        title = f"{compact(low)} to {compact(high)}: {count(times)}"
+        height = max(_HEIGHT * dense / most, 1.0) if times else 0
+        title = html.escape(f"{compact(left)} to {compact(right)}: {count(times)}")
         drawn.append(
-            f'<rect x="{i * width + 0.5:.2f}" y="{_HEIGHT - height:.2f}" width="{max(width - 1, 0.5):.2f}" '
-            f'height="{height:.2f}"><title>{html.escape(title)}</title></rect>'
+            f'<rect x="{x:.2f}" y="{_HEIGHT - height:.2f}" width="{max(width - 1, 0.7):.2f}" height="{height:.2f}">'
+            f"<title>{title}</title></rect>"
         )
-    first, last = html.escape(compact(bars[0][0])), html.escape(compact(bars[-1][1]))
-    label = f"Histogram of {html.escape(name)}, {first} to {last}"
+    first, last = html.escape(compact(low)), html.escape(compact(high))
     return (
-        f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" preserveAspectRatio="none" role="img" aria-label="{label}" '
-        f'class="histogram">{"".join(drawn)}</svg><div class="ends"><span>{first}</span><span>{last}</span></div>'
+        f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" preserveAspectRatio="none" role="img" class="histogram" '
+        f'aria-label="Histogram of {html.escape(name)}, {first} to {last}">{"".join(drawn)}</svg>'
+        f'<div class="ends"><span>{first}</span><span>{last}</span></div>'
     )
+
+
+def _merged(buckets: list[tuple[float, ...]]) -> list[tuple[float, float, float]]:
+    size = max(-(-len(buckets) // MAX_BARS), 1)
+    groups = [buckets[i : i + size] for i in range(0, len(buckets), size)]
+    return [(group[0][0], group[-1][1], sum(times for *_, times in group)) for group in groups]

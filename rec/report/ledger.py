@@ -8,6 +8,7 @@ from typing import Any
 from rec.report.text import count, number, shown
 
 BINS = ("accepted", "padded", "header", "quarantined")
+MAX_PATH_CHARS = 200
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +57,8 @@ class Ledger:
     def proof(self) -> str:
         """One sentence: the sums that hold, or the first that does not."""
         for line in self.lines:
-            place = shown(line.file) if line.day is None else f"{shown(line.file)}, day {line.day}"
+            file = shown(line.file, MAX_PATH_CHARS)
+            place = file if line.day is None else f"{file}, day {line.day}"
             if line.unaccounted:
                 return f"Bins do not add up: {place} has {count(line.lines)} lines, its bins {count(sum(line.bins))}."
             if line.unexplained:

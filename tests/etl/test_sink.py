@@ -1,12 +1,15 @@
 """The feature table: what it holds, in which order, and what a rerun does."""
 
+import dataclasses
 import json
 import threading
+import time
 
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 from make_source import SCHEMA, make_pipeline, make_rows, make_source
+from pyspark.sql import functions
 
 from rec.core.errors import DayError, SchemaDriftError, TableError
 from rec.core.ids import MISSING
@@ -234,6 +237,54 @@ def test_of_two_writers_of_one_day_the_loser_reads_again(spark, tmp_path, days, 
     assert Lake(tmp_path).visible()[0].attempt == 3
     assert attempts(spark, tmp_path, "ledger") == [(0, 3)]
     assert attempts(spark, tmp_path, "counts") == [(0, 3)]
+
+
+def test_a_commit_that_meets_anothers_is_decided_again(spark, tmp_path, days, monkeypatch):
+    """The rival, another process in earnest, commits the day while this run's job is at work on it."""
+    armed, started, go = (tmp_path / name for name in ("armed", "started", "go"))
+
+    def wait(label):
+        if armed.exists() and not go.exists():
+            started.touch()
+            while not go.exists():
+                time.sleep(0.05)
+        return label
+
+    root = tmp_path / "lake"
+    calm = make_source(spark, {0: days[0]})
+    fitted = fit_features(calm, make_pipeline(), root, [0])
+    write_features(calm, fitted)
+    # One task at work leaves the other core to the rival.
+    repaired = make_source(spark, {0: make_rows(0, 44, salt="repaired")}, num_partitions=1)
+    waiting = repaired.frame.withColumn("label", functions.udf(wait, "int")("label"))
+    source = dataclasses.replace(repaired, frame=waiting)
+    uri = f"{root}/features"
+
+    def rival():
+        while not started.exists():
+            time.sleep(0.05)
+        metadata = {**dataclasses.asdict(Lake(root).visible()[0]), "attempt": 9, "digest": "rival's"}
+        rows = spark.read.format("delta").load(uri).limit(5)
+        writer = rows.write.format("delta").mode("overwrite").option("replaceWhere", "day = 0")
+        writer = writer.option("txnAppId", "features/0").option("txnVersion", 9)
+        writer.option("userMetadata", json.dumps(metadata)).save(uri)
+        go.touch()
+
+    real, results = sink.write_frame, []
+
+    def write_while_a_rival_does(address, *arguments, **named):
+        if address == uri and not armed.exists():
+            armed.touch()
+            threading.Thread(target=rival).start()
+        results.append(real(address, *arguments, **named))
+        return results[-1]
+
+    monkeypatch.setattr(sink, "write_frame", write_while_a_rival_does)
+    assert write_features(source, fitted).num_rows == 44
+    assert go.exists()
+    assert len(results) == 1
+    assert Lake(root).visible()[0].attempt == 10
+    assert len(feature_rows(spark, root)) == 44
 
 
 def test_two_writers_at_once_leave_one_whole_day(spark, tmp_path, days):

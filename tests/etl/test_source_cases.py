@@ -132,7 +132,7 @@ def test_hashes_stay_as_they_are_written(spark, case):
 @pytest.mark.parametrize("case", ["34_schema_drift"], indirect=True)
 def test_columns_are_matched_by_name(spark, case):
     folder, expected = case
-    source = rec.read_criteo(spark, folder, day={"path": r"day(\d+)\.csv"}, max_quarantine_fraction=1)
+    source = rec.read_criteo(spark, folder / "*.csv", day={"path": r"day(\d+)"}, max_quarantine_fraction=1)
     rows = source.frame.orderBy("row_key").select("label", "I1", "C1", "C27").collect()
     assert [row.asDict() for row in rows] == expected["rows"]
     rejected = source.quarantine.collect()
@@ -182,7 +182,7 @@ def test_a_source_that_cannot_tell_the_day_is_refused(spark, cases):
 
 
 def test_a_day_without_rows_is_refused_with_those_there_are(spark, cases):
-    source = rec.read_criteo(spark, cases / "34_schema_drift", day={"path": r"day(\d)"}, max_quarantine_fraction=1)
+    source = rec.read_criteo(spark, cases / "34_schema_drift/*.csv", day={"path": r"day(\d)"}, max_quarantine_fraction=1)
     source.check_days(Days(train=(1, 2), test=(3,)))
     with pytest.raises(DayError, match=r"days\.test: day 4 holds no row; the source has days 1, 2, 3"):
         source.check_days(Days(train=(1, 2), test=(4,)))

@@ -9,7 +9,7 @@ from rec.etl import fit as fit_module
 from rec.etl.delta import commits, table_version
 from rec.etl.fit import fit_features
 from rec.etl.lake import Lake
-from rec.etl.vocabulary import commit_entries, known_entries
+from rec.etl.vocabulary import commit_entries, entries_at, known_entries
 from rec.ops.categorify import Categorify
 from rec.ops.pipeline import Pipeline
 
@@ -98,7 +98,7 @@ def test_a_dropped_commit_is_noticed(spark, tmp_path):
     fit_features(source, pipeline(), tmp_path, [0])
     lake = Lake(tmp_path)
     known = known_entries(lake, spark, 0, ["C"])
-    fresh = known_entries(lake, spark, 1, ["C"])
+    fresh = entries_at(lake, spark, 1, ["C"])
     version = table_version(lake.uri("vocabulary"))
     with pytest.raises(ConcurrentWriteError, match="another fit"):
         commit_entries(lake, fresh, known, 0, {"run_id": "r", "state_id": "s"})

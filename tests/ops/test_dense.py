@@ -18,9 +18,15 @@ from rec.ops.log import LogOp
 from rec.ops.moments import SUMS, Moments
 from rec.ops.normalize import Normalize
 from rec.ops.op import NoState
-from rec.ops.pipeline import Pipeline
+from rec.ops.pipeline import FittedPipeline, Pipeline
 
 INT = FeatureSchema(columns=(Column(name="x", role="dense", dtype="int64"),))
+
+
+def replay(pipeline, states, values):
+    """Return what the column x of INT becomes."""
+    fitted = FittedPipeline(root="", schema=INT, pipeline=pipeline, states=states, days=(0,), state_id="")
+    return fitted.replay({"x": values})["x"].data_B
 
 
 def test_negative_counts_are_clipped_before_the_logarithm(spark, cases):
@@ -32,19 +38,19 @@ def test_negative_counts_are_clipped_before_the_logarithm(spark, cases):
     found = [row[1] for row in pipeline.transform(df, INT, states).orderBy("row_key").collect()]
     assert found == expected["I2_dense"]
     values = Values(np.array([x or 0 for x in raw]), np.array([x is None for x in raw]))
-    assert pipeline.replay({"x": values}, INT, states)["x"].data_B.tolist() == expected["I2_dense"]
+    assert replay(pipeline, states, values).tolist() == expected["I2_dense"]
 
 
 @given(st.integers(-(2**63), 2**63 - 1))
 def test_no_chain_puts_out_nan_or_infinity_for_an_integer(x):
-    values = {"x": Values.present(np.array([x], np.int64))}
+    values = Values.present(np.array([x], np.int64))
     for chain in (
         INT.dense >> FillMissing(0),
         INT.dense >> FillMissing(0) >> LogOp(),
         INT.dense >> LogOp() >> FillMissing(0),
         INT.dense >> FillMissing(0) >> Clip(min=0) >> LogOp(),
     ):
-        out = Pipeline(chain).replay(values, INT, ((NoState(),) * len(chain.ops),))["x"].data_B
+        out = replay(Pipeline(chain), ((NoState(),) * len(chain.ops),), values)
         assert out.dtype == np.float32
         assert np.isfinite(out).all()
 

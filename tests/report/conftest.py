@@ -123,7 +123,13 @@ def evaluate_figures() -> dict:
 
 
 def push_figures() -> dict:
-    parity = {"rows": 100_011, "ids_differ": 0, "dense_differ": 0, "dense_ulp": 214, "scores_differ": 0}
+    parity = {
+        "rows": 100_011,
+        "ids_differ": 0,
+        "dense_differ": 0,
+        "dense_ulp": 214,
+        "scores_differ": 0,
+    }
     return {
         "model": "criteo",
         "version": 3,

@@ -9,7 +9,8 @@ from conftest import CONFIG, stage_records, write_run
 
 from rec.core.errors import ConfigError
 from rec.core.records import Artifact, StageRecord
-from rec.report.html import write_report
+from rec.report.columns import histogram
+from rec.report.html import render, write_report
 
 SECTIONS = ["verdict", "ledger", "columns", "training", "evaluation", "plan", "gpu", "serving", "lineage"]
 SECTIONS += ["warnings", "config"]
@@ -128,22 +129,37 @@ def _paths(value, path=()):
         yield from _paths(value[0], (*path, 0))
 
 
+def _without(figures, path):
+    """Return a copy of the figures that lacks one of them."""
+    figures = copy.deepcopy(figures)
+    *parents, last = path
+    place = figures
+    for step in parents:
+        place = place[step]
+    del place[last]
+    return figures
+
+
 @pytest.mark.parametrize("stage", ["etl", "train", "evaluate", "push"])
-def test_any_figure_may_be_absent_or_null(tmp_path, stage):
+def test_any_figure_may_be_absent(stage):
     original = stage_records()[stage]
-    for number, path in enumerate(_paths(original.figures)):
-        for null in (False, True):
-            figures = copy.deepcopy(original.figures)
-            *parents, last = path
-            place = figures
-            for step in parents:
-                place = place[step]
-            place[last] = None
-            if not null:
-                del place[last]
-            record = original.model_copy(update={"figures": figures, "run_id": f"{number}-{null}"})
-            folder = write_run(tmp_path, {stage: record})
-            Page(write_report(folder, tmp_path / "report.html").read_text(encoding="utf-8"))
+    for path in _paths(original.figures):
+        Page(render({stage: original.model_copy(update={"figures": _without(original.figures, path)})}))
+
+
+def test_a_null_figure_is_drawn_as_one_not_there(tmp_path, records):
+    evaluate = records["evaluate"].figures
+    null = evaluate | {"roc": None, "test": evaluate["test"] | {"auc": None}}
+    absent = _without(_without(evaluate, ("roc",)), ("test", "auc"))
+    pages = []
+    for root, figures in (("null", null), ("absent", absent)):
+        folder = write_run(tmp_path / root, records | _stage(records, "evaluate", figures))
+        pages.append(write_report(folder, tmp_path / f"{root}.html").read_text(encoding="utf-8"))
+    assert pages[0] == pages[1]
+
+
+def _stage(records, stage, figures):
+    return {stage: records[stage].model_copy(update={"figures": figures})}
 
 
 @pytest.mark.parametrize("stage", ["etl", "train", "evaluate", "push"])
@@ -259,6 +275,7 @@ def test_fallbacks_are_listed(draw, records):
 def test_a_refit_shows_the_epochs_of_the_run_that_chose(draw, records):
     chosen = records["train"].figures
     refit = {"loss_curve": [[1, 0.7], [2, 0.5]], "num_steps": 2, "world_size": 2, "choice": chosen}
+    refit |= {"epochs": [{"epoch": 1, "train_loss": 0.5, "valid": None}], "best_epoch": 1}
     page = Page(draw({"train": records["train"].model_copy(update={"figures": refit})}))
     assert "Epochs of the run that chose their number" in page.text
     assert "best epoch 3" in page.text
@@ -271,6 +288,20 @@ def test_an_input_is_linked_to_the_stage_that_wrote_that_version(draw, records):
     )
     page = Page(draw({"etl": records["etl"], "train": records["train"], "evaluate": stale}))
     assert page.text.count("from etl") == 1
+
+
+def test_histogram_bars_lie_where_their_buckets_do():
+    """Empty buckets may be left out; the bars around them do not move together, and a wide bucket is no taller."""
+    drawn = histogram([[0, 1, 100], [3, 4, 50], [4, 8, 100]], "I1")
+    bars = [tuple(map(float, bar)) for bar in re.findall(r'x="(\S+)" y="\S+" width="(\S+)" height="(\S+)"', drawn)]
+    assert bars == [(0.0, 24.0, 64.0), (75.0, 24.0, 32.0), (100.0, 99.0, 16.0)]
+
+
+@pytest.mark.parametrize("rows", [[[5.0, 5.0, 12]], [[5.0, 5.0, 0]], [[i, i + 1, 1] for i in range(10_000)]])
+def test_histogram_of_one_value_or_of_very_many_buckets(rows):
+    drawn = histogram(rows, "I1")
+    assert 1 <= drawn.count("<rect") <= 40
+    assert "nan" not in drawn
 
 
 def test_size_with_39_columns_is_small(draw, records):

@@ -69,7 +69,15 @@ def test_push_verdict(records):
 
 
 @pytest.mark.parametrize(
-    ("figure", "value"), [("ids_differ", 1), ("scores_differ", 2), ("auc_delta", -2e-6), ("auc_delta", None)]
+    ("figure", "value"),
+    [
+        ("ids_differ", 1),
+        ("dense_differ", 3),
+        ("scores_differ", 2),
+        ("max_logit_delta", 1.1e-5),
+        ("auc_delta", -2e-6),
+        ("auc_delta", None),
+    ],
 )
 def test_push_that_differs(records, figure, value):
     figures = copy.deepcopy(records["push"].figures)
@@ -85,6 +93,12 @@ def test_absent_figures_render(records):
     text_of(evaluation_table({}))
 
 
-@pytest.mark.parametrize("width", [60, 200])
-def test_numbers_are_never_cut(records, width):
-    assert "1,200,606" in text_of(ledger_table(records["etl"].figures), 100 if width == 60 else width)
+@pytest.mark.parametrize("width", [80, 200])
+def test_numbers_and_file_names_are_never_cut(records, width):
+    figures = copy.deepcopy(records["etl"].figures)
+    figures["ledger"][0]["file"] = "/" + "folder/" * 20 + "day_0"
+    text = text_of(ledger_table(figures), width)
+    assert "1,200,606" in text
+    assert "…" not in text
+    first_column = "".join(line.split(" ")[0] for line in text.splitlines())
+    assert figures["ledger"][0]["file"] in first_column

@@ -1,7 +1,5 @@
 """What the server answers is what the bundle answers in process, and what does not fit is refused by name."""
 
-import itertools
-
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -184,12 +182,12 @@ def test_the_server_refuses_values_by_column(client, encoded_client, bundle):
 
 
 def test_a_row_beyond_float32_is_a_server_error_with_its_reason(encoded_client, bundle):
-    signs_S3 = np.array(list(itertools.product([-1, 1], repeat=3)), np.float32)
-    ids_SF = np.full((8, 4), 5)
-    dense_S3 = signs_S3 * np.finfo(np.float32).max
-    beyond = np.flatnonzero(~np.isfinite(bundle.score_encoded(dense_S3, ids_SF).logit_B))
+    rng = np.random.default_rng(0)
+    dense_BD = rng.choice([-1, 1], (500, 3)).astype(np.float32) * np.finfo(np.float32).max
+    ids_BF = rng.integers(0, 303, (500, 4))
+    beyond = np.flatnonzero(~np.isfinite(bundle.score_encoded(dense_BD, ids_BF).logit_B))
     with pytest.raises(ServingError, match=rf"logit of row {beyond[0]} is .*; the row leaves float32's range"):
-        encoded_client.score_encoded(dense_S3, ids_SF)
+        encoded_client.score_encoded(dense_BD, ids_BF)
 
 
 def test_requests_that_wait_together_share_a_run_and_a_bad_one_fails_alone(served, bundle):

@@ -1,0 +1,128 @@
+"""Bad input to the features stage: one clear line, exit code 2, nothing half written."""
+
+import gzip
+import shutil
+from pathlib import Path
+
+import pytest
+
+
+def lines_of(path: Path) -> list[str]:
+    return path.read_text(encoding="utf-8-sig").splitlines()
+
+
+def copy_raw(road, change) -> None:
+    """Point the recipe to a copy of its rows in which ``change(path)`` changed the first file."""
+    raw = road.folder / "raw"
+    shutil.copytree(Path(road.content["source"]["path"]).parent, raw)
+    change(raw / "day_0.tsv")
+    road.content["source"]["path"] = str(raw / "day_*")
+
+
+def set_path(road, value):
+    road.content["source"]["path"] = str(value)
+
+
+def empty_folder(road):
+    (road.folder / "empty").mkdir()
+    set_path(road, road.folder / "empty")
+
+
+def truncated_gzip(road):
+    def change(path):
+        packed = gzip.compress(path.read_bytes())
+        path.with_name("day_0.gz").write_bytes(packed[: len(packed) // 2])
+        path.unlink()
+
+    copy_raw(road, change)
+
+
+def trailing_bytes(road):
+    def change(path):
+        path.with_name("day_0.gz").write_bytes(gzip.compress(path.read_bytes()) + b"\x00garbage")
+        path.unlink()
+
+    copy_raw(road, change)
+
+
+def all_quarantined(road):
+    copy_raw(road, lambda path: [p.write_text("not\ta\trow\n" * 50) for p in path.parent.glob("*.tsv")])
+
+
+def some_quarantined(road):
+    copy_raw(road, lambda path: path.write_text(path.read_text() + "short\n" * 20))
+
+
+FAULTS = {
+    "missing file": (lambda road: set_path(road, road.folder / "nowhere.tsv"), "nowhere.tsv"),
+    "empty folder": (empty_folder, "empty"),
+    "truncated gzip": (truncated_gzip, "day_0.gz"),
+    "bytes after the last gzip member": (trailing_bytes, "day_0.gz"),
+    "unknown key": (lambda road: road.content.update(trian={}), "unknown key 'trian'; did you mean 'train'?"),
+    "unknown key below": (
+        lambda road: road.content["train"].update(global_batchsize=1),
+        "unknown key 'train.global_batchsize'; did you mean 'global_batch_size'?",
+    ),
+    "wrong type": (lambda road: road.content["train"].update(max_epochs="many"), "train.max_epochs = 'many'"),
+    "unknown operator": (
+        lambda road: road.content["features"]["dense"].update(ops=["fill_mising"]),
+        "fill_missing",
+    ),
+    "unknown argument": (
+        lambda road: road.content["features"]["sparse"].update(ops=[{"categorify": {"freq_treshold": 2}}]),
+        "freq_threshold",
+    ),
+    "pattern that fits no column": (lambda road: road.content["features"]["dense"].update(columns="X*"), "'X*'"),
+    "day not in data": (lambda road: road.content["days"].update(test=[7]), "days.test: day 7"),
+    "no rule for the day": (lambda road: road.content["source"].update(day={}), "exactly one of"),
+    "two rules for the day": (
+        lambda road: road.content["source"].update(day={"path": r"(\d+)", "lines": [0.5]}),
+        "exactly one of",
+    ),
+    "path without a day": (lambda road: road.content["source"].update(day={"path": r"hour_(\d+)"}), "hour_"),
+    "all rows quarantined": (all_quarantined, "no row is left"),
+    "more than the limit quarantined": (some_quarantined, "the limit is 0.100%"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_one_line_exit_2_and_nothing_written(road, capsys, fault):
+    plant, expected = FAULTS[fault]
+    plant(road)
+    assert road.command("etl") == 2
+    errors = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
+    assert len(errors) == 1
+    assert expected in errors[0]
+    assert not [name for name in road.written() if not name.startswith(("runs/", "staging/"))]
+
+
+@pytest.mark.parametrize("verb", ["train", "evaluate", "push"])
+def test_a_stage_without_the_one_before_names_the_command(road, capsys, verb):
+    assert road.command(verb) == 2
+    assert "rec " in capsys.readouterr().err
+
+
+def test_debug_shows_the_traceback(road):
+    road.content["days"]["test"] = [7]
+    with pytest.raises(ValueError, match="day 7"):
+        road.command("etl", "--debug")
+
+
+def test_a_recipe_that_is_not_there(capsys):
+    from rec.cli import main
+
+    assert main(["etl", "nowhere.yaml"]) == 2
+    assert "nowhere.yaml" in capsys.readouterr().err
+
+
+def test_an_unknown_verb_and_option(capsys):
+    from rec.cli import main
+
+    assert main(["elt"]) == 2
+    assert main(["etl", "--nope"]) == 2
+    assert "nope" in capsys.readouterr().err
+
+
+def test_a_settings_override_is_checked(road, capsys):
+    assert road.command("etl", "--set", "source.pad_rihgt=true") == 2
+    assert "pad_right" in capsys.readouterr().err

@@ -1,0 +1,102 @@
+"""Logistic regression on encoded rows, and that the generated rows ask for more than it can give."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from encoded_clicks import click_rows, write_encoded
+from sklearn.metrics import roc_auc_score
+
+from rec.core.tables import Days
+from rec.data.config import LoaderConfig
+from rec.train.baseline import LogisticRegressionConfig, logistic_regression
+
+DAYS = Days(train=(0, 1), valid=(2,), test=(3,))
+LOADER = LoaderConfig(global_batch_size=1024, num_streams=4)
+NUM_ROWS = {0: 100_000, 1: 100_000, 2: 30_000, 3: 100_000}
+
+
+@pytest.fixture(scope="module")
+def rows():
+    return {day: click_rows(day, num_rows) for day, num_rows in NUM_ROWS.items()}
+
+
+@pytest.fixture(scope="module")
+def table(rows, tmp_path_factory):
+    return write_encoded(tmp_path_factory.mktemp("clicks"), rows, DAYS.train)
+
+
+@pytest.fixture(scope="module")
+def fitted(table):
+    return logistic_regression(table, DAYS, LOADER)
+
+
+def test_the_planted_auc_is_high_and_logistic_regression_stays_below(rows, fitted):
+    planted = roc_auc_score(rows[3].label_B, rows[3].prob_B)
+    assert 0.79 <= planted <= 0.82
+    assert 0.72 <= fitted.test.auc <= planted - 0.015
+
+
+def test_planted_probabilities_are_calibrated(rows):
+    labels, prob = (np.concatenate([getattr(r, f) for r in rows.values()]) for f in ("label_B", "prob_B"))
+    assert 0.2 <= labels.mean() <= 0.3
+    for low, high in ((0, 0.1), (0.1, 0.3), (0.3, 0.6), (0.6, 1)):
+        inside = (prob >= low) & (prob < high)
+        deviation = np.sqrt((prob[inside] * (1 - prob[inside])).sum())
+        assert abs(labels[inside].sum() - prob[inside].sum()) < 4 * deviation
+
+
+def test_no_single_column_tells_much(rows):
+    train = [rows[0], rows[1]]
+    for value, missing in (("value_DB", "dense_missing_DB"), ("key_FB", "sparse_missing_FB")):
+        for column in range(len(getattr(rows[0], value))):
+            cells = [np.where(getattr(r, missing)[column], 2**40, getattr(r, value)[column]) for r in (*train, rows[3])]
+            scores = rate_by_value(np.concatenate(cells[:2]), np.concatenate([r.label_B for r in train]), cells[2])
+            assert roc_auc_score(rows[3].label_B, scores) < 0.65, (value, column)
+
+
+def rate_by_value(values: np.ndarray, labels: np.ndarray, asked: np.ndarray) -> np.ndarray:
+    """Return the smoothed mean label of each asked value in other rows."""
+    known, place, counts = np.unique(values, return_inverse=True, return_counts=True)
+    rate = (np.bincount(place, labels) + 5 * labels.mean()) / (counts + 5)
+    found = np.minimum(np.searchsorted(known, asked), len(known) - 1)
+    return np.where(known[found] == asked, rate[found], labels.mean())
+
+
+def test_shuffled_labels_teach_nothing(rows, tmp_path):
+    generator = np.random.default_rng(0)
+    shuffled = {day: replace(r, label_B=generator.permutation(r.label_B)) for day, r in rows.items()}
+    table = write_encoded(tmp_path / "shuffled", shuffled, DAYS.train)
+    result = logistic_regression(table, DAYS, LOADER, LogisticRegressionConfig(penalties=(100.0,), max_epochs=2))
+    assert result.test.auc == pytest.approx(0.5, abs=0.01)
+
+
+def test_every_test_row_is_scored_once(rows, fitted):
+    order = np.argsort(fitted.row_key_B)
+    line = fitted.row_key_B[order] - 3 * 2**40
+    assert np.array_equal(line, 1 + np.arange(NUM_ROWS[3]))
+    assert np.array_equal(fitted.label_B[order], rows[3].label_B)
+    assert fitted.test.num_rows == NUM_ROWS[3]
+    assert fitted.test.auc == pytest.approx(roc_auc_score(fitted.label_B, fitted.logit_B), abs=1e-12)
+
+
+def test_the_same_rows_give_the_same_scores(table, fitted):
+    assert np.array_equal(logistic_regression(table, DAYS, LOADER).logit_B, fitted.logit_B)
+
+
+def test_penalty_and_epoch_are_chosen_on_the_valid_day(table, fitted):
+    aucs = {}
+    for penalty in (100.0, 300.0):
+        for max_epochs in (1, 2, 3, 4):
+            config = LogisticRegressionConfig(penalties=(penalty,), max_epochs=max_epochs)
+            alone = logistic_regression(table, DAYS, LOADER, config)
+            aucs[penalty, alone.num_epochs] = alone.valid_auc
+    assert fitted.valid_auc == max(aucs.values())
+    assert aucs[fitted.penalty, fitted.num_epochs] == fitted.valid_auc
+
+
+def test_a_heavy_penalty_leaves_the_dense_features_alone(table):
+    config = LogisticRegressionConfig(penalties=(1e8,), max_epochs=1)
+    light = LogisticRegressionConfig(penalties=(100.0,), max_epochs=1)
+    heavy = logistic_regression(table, DAYS, LOADER, config).test.auc
+    assert 0.55 < heavy < logistic_regression(table, DAYS, LOADER, light).test.auc - 0.03
