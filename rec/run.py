@@ -154,7 +154,7 @@ def run_evaluate(stages: Stages) -> "Evaluation":
     checkpoint = _newest_checkpoint(recipe)
     folder = stages.run.folder / "scores"
     planted = planted_scores(Path(recipe.source.path).parent, checkpoint.table) if recipe.dataset else None
-    figures, test = evaluation_figures(stages.spark, checkpoint, folder, planted)
+    figures, test = evaluation_figures(stages.spark, checkpoint, recipe.days, folder, planted)
     inputs = {
         "checkpoint": Artifact(uri=checkpoint.path, sha256=checkpoint.sha256),
         "features": _artifact(checkpoint.table),

@@ -18,7 +18,8 @@ def column_figures(features: "DataFrame", vocabulary: "DataFrame", schema: Featu
 
     ``features`` is the encoded table, ``vocabulary`` the table of ids, values and counts over the fitted days.
     """
-    totals = features.selectExpr("COUNT(*) AS rows", *_sums(schema)).first().asDict()
+    [total] = features.selectExpr("COUNT(*) AS rows", *_sums(schema)).collect()
+    totals = total.asDict()
     tops = _top_values(vocabulary)
     histograms = _histograms(features, schema.dense, totals)
     sparse = [_sparse_card(c, totals, tops.get(c.name, [])) for c in schema.sparse]

@@ -111,7 +111,7 @@ def make_receipt(spark: "SparkSession", log: Path) -> Receipt:
 
 def executed_queries(spark: "SparkSession") -> list[str]:
     """Return the description of every query of the session but Delta's reads of its own log."""
-    store = spark._jsparkSession.sharedState().statusStore()  # type: ignore[attr-defined]
+    store = spark._jsparkSession.sharedState().statusStore()
     executions = store.executionsList()
     found = []
     for position in range(executions.size()):

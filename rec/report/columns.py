@@ -41,8 +41,8 @@ def cards(figures: dict[str, Any]) -> list[Card]:
 def _sparse(column: dict[str, Any]) -> Card:
     rows = column.get("rows")
     facts = [
-        ("missing", percent(column.get("missing"), rows), count(column.get("missing"))),
-        ("unseen", percent(column.get("unseen"), rows), count(column.get("unseen"))),
+        _part("missing", column),
+        _part("unseen", column),
         ("vocabulary", count(column.get("vocabulary")), ""),
         ("embeddings", count(column.get("num_embeddings")), ""),
     ]
@@ -73,7 +73,7 @@ def _top_values(pairs: list[Any]) -> list[TopValue]:
 def _dense(column: dict[str, Any]) -> Card:
     rows = column.get("rows")
     facts = [
-        ("missing", percent(column.get("missing"), rows), count(column.get("missing"))),
+        _part("missing", column),
         ("min", compact(column.get("min")), ""),
         ("mean", compact(column.get("mean")), ""),
         ("max", compact(column.get("max")), ""),
@@ -86,6 +86,12 @@ def _dense(column: dict[str, Any]) -> Card:
         facts=facts,
         histogram=histogram(column.get("histogram"), shown(column.get("name"))),
     )
+
+
+def _part(name: str, column: dict[str, Any]) -> tuple[str, str, str]:
+    """Return how many of the rows, as a share and a count; a figure that is not there has no count."""
+    found = number(column.get(name))
+    return name, percent(found, column.get("rows")), "" if found is None else count(found)
 
 
 def _share(part: Any, whole: Any) -> float:

@@ -102,10 +102,6 @@ def test_killed_at_another_tables_commit(spark, tmp_path, finished, repaired, ta
 
 @pytest.mark.slow
 @pytest.mark.parametrize("when", ["before", "after"])
-@pytest.mark.parametrize(
-    ("table", "number"),
-    [("files", 1), ("ledger", 1), ("quarantine", 1), ("counts", 1), ("vocabulary", 1), ("goldens", 1)]
-    + [("features", 1), ("features", 2)],
-)
+@pytest.mark.parametrize(("table", "number"), [*[(name, 1) for name in TABLES], ("features", 2)])
 def test_killed_in_a_first_run(spark, tmp_path, finished, table, number, when):
     check_first_run(spark, tmp_path / "lake", finished, table, when, number)

@@ -113,7 +113,14 @@ time.sleep(float(sys.argv[3]))
 """
 
 
-@pytest.mark.parametrize("end", [None, signal.SIGKILL, signal.SIGINT], ids=["exit", "killed", "interrupted"])
+@pytest.mark.parametrize(
+    "end",
+    [
+        pytest.param(signal.SIGKILL, id="killed"),
+        pytest.param(None, id="exit", marks=pytest.mark.slow),
+        pytest.param(signal.SIGINT, id="interrupted", marks=pytest.mark.slow),
+    ],
+)
 def test_a_server_ends_with_the_process_that_pushed(bundles, tmp_path, end):
     models = tmp_path / "models"
     seconds = "600" if end else "0"
@@ -137,6 +144,7 @@ def test_a_killed_supervisor_takes_the_server_along(tmp_path):
     server.stop()
 
 
+@pytest.mark.slow
 def test_a_killed_stub_is_mended_by_the_next_load(bundles, tmp_path):
     served = push(bundles[0], tmp_path / "models")
     stubs = [p for p in processes(served.repository) if "python_backend_stub" in Path(f"/proc/{p}/cmdline").read_text()]

@@ -1,0 +1,145 @@
+"""Raw columns to request arrays and back, for every type a dense column can have; runs shared by requests."""
+
+import numpy as np
+import pytest
+from made_bundle import INT64, fit_by_hand, make_rows, raw_schema
+
+from rec.core.errors import RequestError
+from rec.core.schema import Column, FeatureSchema
+from rec.core.values import Values
+from rec.serve.batching import score_together
+from rec.serve.request import input_specs, output_specs, to_arrays, to_columns
+from rec.serve.triton_config import ServedState, config_text, read_state
+from rec.train.export import bundle_schema
+
+MIXED = FeatureSchema(
+    columns=(
+        Column(name="count", role="dense", dtype="int64"),
+        Column(name="price", role="dense", dtype="float64"),
+        Column(name="t", role="sparse", dtype="string", key="string"),
+    )
+)
+
+
+def same(given, expected):
+    assert sorted(given) == sorted(expected)
+    for name, values in expected.items():
+        np.testing.assert_array_equal(given[name].missing_B, values.missing_B)
+        np.testing.assert_array_equal(given[name].data_B, values.data_B)
+
+
+def test_integers_go_there_and_back_whole():
+    rows = make_rows(raw_schema(), 50)
+    assert {INT64.min, INT64.max} <= set(rows["I1"].data_B)
+    arrays = to_arrays(rows, raw_schema())
+    assert arrays["dense"].dtype == np.int64
+    same(to_columns(arrays, raw_schema()), rows)
+
+
+def mixed_rows(**changes):
+    text = np.empty(3, object)
+    text[:] = [b"a", b"", "ä".encode()]
+    rows = {
+        "count": Values(np.array([7, 0, -(2**53)]), np.array([False, True, False])),
+        "price": Values(np.array([0.5, -1e300, 0.0]), np.array([False, False, True])),
+        "t": Values(text, np.array([False, True, False])),
+    }
+    return rows | changes
+
+
+def test_with_one_float_column_all_dense_numbers_travel_as_floats():
+    arrays = to_arrays(mixed_rows(), MIXED)
+    assert arrays["dense"].dtype == np.float64
+    back = to_columns(arrays, MIXED)
+    assert (back["count"].data_B.dtype, back["price"].data_B.dtype) == (np.int64, np.float64)
+    same(back, mixed_rows())
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "message"),
+    [
+        ((0, 1), np.nan, "'dense': price = nan in row 0; expected a finite number"),
+        ((2, 0), np.inf, "'dense': count = inf in row 0; expected a finite number"),
+        ((2, 0), 0.5, "'dense': count = 0.5 in row 2; expected an integer"),
+        ((2, 0), 2.0**60, "'dense': count = 1.15.* in row 2; expected an integer of magnitude up to"),
+    ],
+)
+def test_a_float_without_meaning_is_refused_by_column(place, value, message):
+    arrays = to_arrays(mixed_rows(), MIXED)
+    arrays["dense"][place] = value
+    with pytest.raises(RequestError, match=message.replace("row 0", "row .")):
+        to_columns(arrays, MIXED)
+
+
+def test_a_number_marked_as_missing_may_be_anything():
+    arrays = to_arrays(mixed_rows(), MIXED)
+    arrays["dense"][1, 0] = np.nan
+    assert to_columns(arrays, MIXED)["count"].data_B[1] == 0
+
+
+def check(arrays):
+    if (arrays["x"] < 0).any():
+        raise RequestError(f"input 'x': {arrays['x'].min()} is below 0")
+    return arrays
+
+
+class Scorer:
+    """Doubles numbers and counts its runs."""
+
+    num_runs = 0
+
+    def __call__(self, arrays):
+        self.num_runs += 1
+        return {"y": 2 * check(arrays)["x"]}
+
+
+@pytest.mark.parametrize(
+    ("requests", "expected", "num_runs"),
+    [
+        ([], [], 0),
+        ([[1, 2]], [[2, 4]], 1),
+        ([[1, 2], [3], [4, 5, 6]], [[2, 4], [6], [8, 10, 12]], 1),
+        ([[1, 2], [-3], [4, 5, 6]], [[2, 4], "-3 is below 0", [8, 10, 12]], 2),
+        ([[-1], [-3]], ["-1 is below 0", "-3 is below 0"], 1),
+    ],
+)
+def test_requests_share_a_run_and_errors_are_their_own(requests, expected, num_runs):
+    scorer = Scorer()
+    answers = score_together([{"x": np.array(r)} for r in requests], check, scorer)
+    assert scorer.num_runs == num_runs
+    assert len(answers) == len(expected)
+    for answer, wanted in zip(answers, expected):
+        if isinstance(wanted, str):
+            assert wanted in str(answer)
+        else:
+            assert answer["y"].tolist() == wanted
+
+
+def test_a_config_tells_what_it_was_made_of():
+    schema = bundle_schema(fit_by_hand(raw_schema()))
+    strange = Column(name='say "ä"\\', role="dense", dtype="int64")
+    state = ServedState(
+        history=(1, 4),
+        bundle_id="b" * 64,
+        raw=FeatureSchema(columns=(strange, *schema.raw.sparse)),
+        threads=2,
+        max_batch_size=64,
+    )
+    text = config_text("ranker", "raw", schema, state)
+    assert read_state(text) == state
+    assert "version_policy { specific { versions: [ 4 ] } }" in text
+    with pytest.raises(ValueError, match="no parameter"):
+        read_state('name: "other"')
+
+
+@pytest.mark.parametrize(
+    ("kind", "inputs", "outputs"),
+    [
+        ("raw", ["dense", "dense_missing", "sparse"], ["prob", "logit", "encoded_dense", "encoded_ids"]),
+        ("encoded", ["dense", "ids"], ["prob", "logit"]),
+    ],
+)
+def test_a_model_names_its_inputs_and_outputs(kind, inputs, outputs):
+    schema = bundle_schema(fit_by_hand(raw_schema()))
+    assert [s.name for s in input_specs(schema, kind)] == inputs
+    assert [s.name for s in output_specs(schema, kind)] == outputs
