@@ -17,7 +17,7 @@ _HOME = {
     "Pipeline": "rec.ops.pipeline",
     "fit_features": "rec.etl.fit",
     "write_features": "rec.etl.sink",
-    "open_features": "rec.etl.sink",
+    "open_features": "rec.etl.features",
     "DLRMConfig": "rec.model.config",
     "TrainConfig": "rec.train.config",
     "LoaderConfig": "rec.data.config",
@@ -25,7 +25,7 @@ _HOME = {
     "train_model": "rec.launch.train",
     "evaluate": "rec.launch.evaluate",
     "export": "rec.train.export",
-    "open_bundle": "rec.bundle.bundle",
+    "open_bundle": "rec.bundle.verify",
     "push": "rec.serve.push",
     "Recipe": "rec.run",
 }
