@@ -96,9 +96,9 @@ def open_stages(recipe: Recipe, spark_conf: str | Path | None = None, extra: dic
     """Start a run: a folder for its records and a Spark session; spark-submit's own session where there is one."""
     from rich.console import Console
 
-    from rec.etl.session import spark_session
+    from rec.etl.session import is_submitted, spark_session
 
-    conf = spark_conf or (DEFAULT_SPARK_CONF if DEFAULT_SPARK_CONF.exists() and not extra else None)
+    conf = spark_conf or (None if extra or is_submitted() else DEFAULT_SPARK_CONF)
     return Stages(recipe, Run(recipe.root), spark_session(conf, extra), Console().print)
 
 

@@ -6,6 +6,7 @@ Marks of its explain output: ``*`` runs on the GPU, ``!`` cannot, ``@`` could bu
 
 import re
 from dataclasses import dataclass
+from itertools import takewhile
 
 from rec.core.errors import TableError
 
@@ -15,7 +16,9 @@ OFF_GPU = frozenset("!@$^")
 # Leaves that read data where it lies. Anything else was collected to the driver or built there.
 SCANS = frozenset({"FileSourceScanExec", "BatchScanExec"})
 # Columns and classes of Delta's own reads of its log: queries of the table format, not of the job.
-_DELTA_LOG = re.compile(r"\b(commitInfo#\d+|spark\.sql\.delta\.(actions|stats|commands)\b|SnapshotState|add#\d+)")
+_DELTA_LOG = re.compile(
+    r"\b(commitInfo#\d+|partitionValues#\d+|spark\.sql\.delta\.(actions|stats|commands)\b|SnapshotState|add#\d+)"
+)
 
 
 @dataclass(frozen=True)
@@ -46,22 +49,19 @@ Plan = tuple[PlanLine, ...]
 
 def parse_plan(text: str) -> Plan:
     """Return the lines of one explained plan. Raises TableError where there is none: nothing was explained."""
-    matches = [m for m in map(_LINE.match, text.splitlines()) if m]
+    matches = [m for m in map(_LINE.match, text.split("\n")) if m]
     if not matches:
         raise TableError(f"no plan line in the explain output {text[:200]!r}; check that the RAPIDS jar is loaded")
     return tuple(PlanLine(len(m["indent"]) // 2, m["mark"], m["kind"], m["operator"], m["text"]) for m in matches)
 
 
 def split_log(log: str) -> list[Plan]:
-    """Return the plans that a session in explain-only mode logged, in order."""
+    """Return the plans that a session in explain-only mode logged, in order. A plan ends at an empty line."""
     plans: list[Plan] = []
-    lines = log.splitlines()
+    # Not splitlines: a plan shows literals as they are, a carriage return among them.
+    lines = log.split("\n")
     for start in (i for i, line in enumerate(lines) if _START.search(line)):
-        block = []
-        for line in lines[start + 1 :]:
-            if not _LINE.match(line):
-                break
-            block.append(line)
+        block = list(takewhile(str.strip, lines[start + 1 :]))
         if block:
             plans.append(parse_plan("\n".join(block)))
     return plans

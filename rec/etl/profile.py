@@ -88,7 +88,8 @@ def _histograms(
         else f"STRUCT('{name}' AS column, CAST(0 AS BIGINT) AS bin)"
         for name, (low, width) in widths.items()
     ]
-    counted = features.selectExpr(f"INLINE(ARRAY({', '.join(bins)}))").groupBy("column", "bin").count()
+    entries = features.selectExpr(f"EXPLODE(ARRAY({', '.join(bins)})) AS entry").selectExpr("entry.column", "entry.bin")
+    counted = entries.groupBy("column", "bin").count()
     found: dict[str, list[list[float]]] = {}
     for row in counted.orderBy("column", "bin").collect():
         low, width = widths[row["column"]]

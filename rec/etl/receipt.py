@@ -100,13 +100,18 @@ def captured_stderr() -> Iterator[Path]:
 
 def make_receipt(spark: "SparkSession", log: Path) -> Receipt:
     """Return the receipt of all that the session ran, from its log and its list of queries."""
-    plans = [p for p in split_log(log.read_text(encoding="utf-8", errors="replace")) if not reads_delta_log(p)]
+    plans = [p for p in split_log(read_log(log)) if not reads_delta_log(p)]
     return Receipt(
         num_queries=len(executed_queries(spark)),
         num_plans=len(plans),
         num_gpu_operators=sum(line.is_exec and line.mark == "*" for plan in plans for line in plan),
         fallbacks=tuple(dict.fromkeys(f for plan in plans for f in fallbacks(plan))),
     )
+
+
+def read_log(log: Path) -> str:
+    """Return the log's text with its carriage returns: plans show them as they stand in literals."""
+    return log.read_bytes().decode(errors="replace")
 
 
 def executed_queries(spark: "SparkSession") -> list[str]:

@@ -48,6 +48,11 @@ def session_jars(folder: Path = JARS_FOLDER) -> list[str]:
     return jars
 
 
+def is_submitted() -> bool:
+    """Whether spark-submit started this program: then master, jars and memory are its to say."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
 def spark_session(conf: str | Path | None = None, extra: dict[str, str] | None = None) -> "SparkSession":
     """Return the running session, or start one from a spark-defaults file; ``extra`` wins over the file.
 
@@ -62,7 +67,7 @@ def spark_session(conf: str | Path | None = None, extra: dict[str, str] | None =
     # Executors start this name: without it a worker runs another Python than the driver.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName("reclake")
-    if "spark.jars" not in settings:
+    if "spark.jars" not in settings and not is_submitted():
         builder = builder.config("spark.jars", ",".join(session_jars()))
     options = settings.get("spark.driver.extraJavaOptions", "")
     if "log4j2.configurationFile" not in options:

@@ -1,5 +1,6 @@
 """The same figures on a terminal. Raw values go through ``shown`` and are never parsed as rich markup."""
 
+from pathlib import Path
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -47,7 +48,12 @@ def ledger_table(figures: dict[str, Any]) -> RenderableType:
 def _cells(line: LedgerLine) -> list[Text]:
     day = DASH if line.day is None else str(line.day)
     numbers = [day, count(line.lines), *(count(found) for found in line.bins), count(line.unlabelled)]
-    return [Text(shown(line.file, MAX_PATH_CHARS)), *map(Text, numbers)]
+    return [Text(shown(_from_here(line.file), MAX_PATH_CHARS)), *map(Text, numbers)]
+
+
+def _from_here(path: str) -> str:
+    """Return a path below the working directory without it."""
+    return path.removeprefix(f"{Path.cwd()}/")
 
 
 def evaluation_table(figures: dict[str, Any]) -> RenderableType:

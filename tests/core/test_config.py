@@ -15,7 +15,7 @@ class Inner(Config):
 class Outer(Config):
     days: Days
     inner: Inner | None = None
-    many: list[Inner] = []
+    many: tuple[Inner, ...] = ()
 
 
 GOOD = {"days": {"train": [0]}}

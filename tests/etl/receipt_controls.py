@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from rec.etl.gpuplan import fallbacks, reads_delta_log, split_log
-from rec.etl.receipt import captured_stderr, explain_conf
+from rec.etl.receipt import captured_stderr, explain_conf, read_log
 from rec.etl.session import spark_session
 
 
@@ -24,9 +24,9 @@ def main(folder: str) -> dict[str, list[str]]:
             "percentile": rows.selectExpr("percentile(id, 0.5D)", "stddev(id)"),
         }
         for name, query in queries.items():
-            seen = len(log.read_text(errors="replace"))
+            seen = len(read_log(log))
             query.write.format("noop").mode("overwrite").save()
-            plans = [p for p in split_log(log.read_text(errors="replace")[seen:]) if not reads_delta_log(p)]
+            plans = [p for p in split_log(read_log(log)[seen:]) if not reads_delta_log(p)]
             found[name] = [f.operator for plan in plans for f in fallbacks(plan)] if plans else ["no plan"]
         spark.stop()
     return found

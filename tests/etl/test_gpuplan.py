@@ -57,4 +57,11 @@ def test_the_log_is_split_by_query_and_delta_log_reads_are_told_apart():
     log = f"noise\n{HEAD}{ON_GPU}\nmore\n[Stage 1:>  (0 + 2) / 4] {HEAD}{delta}"
     plans = split_log(log)
     assert [reads_delta_log(p) for p in plans] == [False, True]
-    assert [line.operator for line in plans[0]][0] == "HashAggregateExec"
+    assert next(line.operator for line in plans[0]) == "HashAggregateExec"
+
+
+@pytest.mark.parametrize("literal", ["\r", "\n", "\u2028", "\x1c"])
+def test_a_literal_that_breaks_a_line_does_not_end_the_plan(literal):
+    plan = ON_GPU.replace("count(1) will", f"split(x, {literal}) will")
+    [found] = split_log(f"{HEAD}{plan}\nnoise")
+    assert [line.operator for line in found][-1] == "FileSourceScanExec"

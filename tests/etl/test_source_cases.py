@@ -182,7 +182,9 @@ def test_a_source_that_cannot_tell_the_day_is_refused(spark, cases):
 
 
 def test_a_day_without_rows_is_refused_with_those_there_are(spark, cases):
-    source = rec.read_criteo(spark, cases / "34_schema_drift/*.csv", day={"path": r"day(\d)"}, max_quarantine_fraction=1)
+    source = rec.read_criteo(
+        spark, cases / "34_schema_drift/*.csv", day={"path": r"day(\d)"}, max_quarantine_fraction=1
+    )
     source.check_days(Days(train=(1, 2), test=(3,)))
     with pytest.raises(DayError, match=r"days\.test: day 4 holds no row; the source has days 1, 2, 3"):
         source.check_days(Days(train=(1, 2), test=(4,)))
