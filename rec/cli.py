@@ -20,6 +20,8 @@ SparkConf = Annotated[
     typer.Option(help="A spark-defaults file. Under spark-submit, leave it out and give --properties-file there."),
 ]
 
+FULL_DISK = "No space left on device"
+
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
 
 
@@ -40,6 +42,14 @@ def main(argv: list[str] | None = None) -> int:
         return 2
     except (KeyboardInterrupt, typer.Abort):
         return 130
+    except Exception as error:
+        # From Python, Arrow or the JVM: a full disk is nobody's bug, and has its own remedy.
+        if debug or FULL_DISK not in str(error):
+            raise
+        typer.echo(
+            f"error: {FULL_DISK}: free some below the recipe's root or SPARK_LOCAL_DIRS, and run it again", err=True
+        )
+        return 2
 
 
 @app.command()
@@ -125,6 +135,23 @@ def serve(recipe: RecipePath, settings: Settings = None) -> None:
     with Server(load_recipe(recipe, settings).serve) as server:
         typer.echo(f"serving at {server.url}; Ctrl-C ends it")
         server.wait()
+
+
+@app.command()
+def score(
+    recipe: RecipePath,
+    rows: Annotated[Path, typer.Argument(help="A file, folder or glob of raw rows.")],
+    out: Annotated[Path, typer.Argument(help="A CSV file to write: file, line, prob, logit.")],
+    settings: Settings = None,
+    spark_conf: SparkConf = None,
+) -> None:
+    """Ask a running server for the score of every row of a file."""
+    from rec.launch.score import score_file
+    from rec.run import load_recipe, open_stages
+
+    loaded = load_recipe(recipe, settings)
+    num_rows = score_file(open_stages(loaded, spark_conf).spark, loaded.source, rows, loaded.serve, out)
+    typer.echo(f"{num_rows:,} rows scored: {out}")
 
 
 @app.command()

@@ -12,6 +12,7 @@ from rec.core.records import Artifact, Run, StageRecord, Stopwatch, newest_recor
 from rec.core.tables import Days, FeatureTable
 from rec.datasets.criteo_like import LEDGER, CriteoLikeConfig
 from rec.etl.config import SourceConfig
+from rec.launch.config import LaunchConfig
 from rec.model.config import ModelConfig
 from rec.ops.config import FeaturesConfig
 from rec.serve.config import ServeConfig
@@ -42,6 +43,7 @@ class Recipe(Config):
     features: FeaturesConfig
     model: ModelConfig = ModelConfig()
     train: TrainConfig = TrainConfig()
+    launch: LaunchConfig = LaunchConfig()
     serve: ServeConfig = ServeConfig()
 
     @property
@@ -277,7 +279,8 @@ def _train(stages: Stages, table: FeatureTable, config: TrainConfig, days: Days)
     from rec.launch.train import train_model
 
     out = Path(table.uri).parent / "checkpoints" / stages.run.run_id
-    return train_model(table, stages.recipe.model, config, days, spark=stages.spark, out=out)
+    recipe = stages.recipe
+    return train_model(table, recipe.model, config, days, spark=stages.spark, out=out, launch=recipe.launch)
 
 
 def _newest_checkpoint(recipe: Recipe) -> "Checkpoint":

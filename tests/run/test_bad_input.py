@@ -2,6 +2,7 @@
 
 import gzip
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -100,6 +101,21 @@ def test_one_line_exit_2_and_nothing_written(road, capsys, fault):
 def test_a_stage_without_the_one_before_names_the_command(road, capsys, verb):
     assert road.command(verb) == 2
     assert "rec " in capsys.readouterr().err
+
+
+def test_a_full_disk_leaves_no_day_visible(road, capsys):
+    road.root.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", road.root], capture_output=True, text=True
+    )
+    if mounted.returncode:
+        pytest.skip(f"no tmpfs can be mounted here: {mounted.stderr.strip()}")
+    try:
+        assert road.command("etl") == 2
+        assert "error: No space left on device" in capsys.readouterr().err
+        assert not list(road.root.glob("features/day=*/*.parquet"))
+    finally:
+        subprocess.run(["umount", road.root], check=True)
 
 
 def test_debug_shows_the_traceback(road):

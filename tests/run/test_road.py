@@ -9,6 +9,9 @@ from small_road import RECIPE, Road
 import rec
 from rec.core.records import newest_record
 from rec.etl.features import open_features
+from rec.serve.config import ServeConfig
+from rec.serve.server import Server
+from rec.train.curves import read_scores
 
 
 @pytest.fixture(scope="module")
@@ -65,6 +68,21 @@ def test_features_again_are_a_no_op(walked):
     assert walked.command("etl") == 0
     assert newest_record(walked.root, "etl").figures["no_op"]
     assert open_features(walked.root) == before
+
+
+def test_a_file_is_scored_by_the_running_server(walked, raw_days, tmp_path, capsys):
+    rows, out = raw_days / "day_2.tsv", tmp_path / "scores.csv"
+    assert walked.command("score", str(rows), str(out)) == 2
+    assert "rec serve" in capsys.readouterr().err
+    serve = ServeConfig(**walked.content["serve"])
+    with Server(serve):
+        assert walked.command("score", str(rows), str(out)) == 0
+    lines = out.read_text().splitlines()
+    assert lines[0] == "file,line,prob,logit"
+    assert len(lines) == 1 + 300
+    scores = read_scores(newest_record(walked.root, "evaluate").outputs["scores"].uri)
+    logits = np.array([float(line.split(",")[3]) for line in lines[1:]])
+    np.testing.assert_allclose(logits, scores["logit"], atol=1e-5, rtol=1e-5)
 
 
 def test_rollback_needs_an_earlier_version(walked, capsys):

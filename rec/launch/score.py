@@ -1,0 +1,69 @@
+"""Scores of a file's rows from a running server, as a CSV file that leads back to each line."""
+
+import csv
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rec.core.errors import ServingError
+from rec.etl.config import DayRule, SourceConfig
+from rec.etl.scan import FILE_BITS
+from rec.etl.source import Source, read_source
+from rec.serve.client import Client
+from rec.serve.config import ServeConfig
+from rec.serve.frames import raw_columns
+from rec.serve.repository import Repository
+from rec.serve.server import running_server
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SLICE_LINES = 250_000
+BATCH_ROWS = 2048
+COLUMNS = ("file", "line", "prob", "logit")
+
+
+def score_file(spark: "SparkSession", config: SourceConfig, rows: Path, serve: ServeConfig, out: Path) -> int:
+    """Score every row of ``rows``, read as the recipe reads its source, and return their number.
+
+    ``out`` appears when it is whole. Raises ServingError where no server runs, QuarantineLimitError for bad lines.
+    """
+    url = serve.url or _running_url(serve)
+    # Which day a row belongs to plays no part in its score: all of them are one.
+    source = read_source(spark, config.model_copy(update={"path": str(rows), "day": DayRule(lines=(1,))}))
+    source.check()
+    out.parent.mkdir(parents=True, exist_ok=True)
+    partial = out.with_name(f".{out.name}.{os.getpid()}")
+    num_rows = 0
+    try:
+        with open(partial, "w", newline="", encoding="utf-8") as file, Client(url, serve.model_name) as client:
+            writer = csv.writer(file)
+            writer.writerow(COLUMNS)
+            for condition in _slices(source):
+                table = source.frame.where(condition).orderBy("row_key").toArrow()
+                columns, row_key_B = raw_columns(table, client.state.raw)
+                assert row_key_B is not None
+                scores = client.score(columns, batch_size=BATCH_ROWS)
+                paths = [source.files[position].path for position in row_key_B >> FILE_BITS]
+                writer.writerows(zip(paths, row_key_B & (2**FILE_BITS - 1), scores.prob_B, scores.logit_B))
+                num_rows += len(scores)
+        os.replace(partial, out)
+    finally:
+        partial.unlink(missing_ok=True)
+    return num_rows
+
+
+def _running_url(serve: ServeConfig) -> str:
+    control = running_server(Repository(serve.repository), serve.timeout_s)
+    if control is None:
+        raise ServingError(f"no server runs on {serve.repository}; start one: rec serve RECIPE, or set serve.url")
+    return control.url
+
+
+def _slices(source: Source) -> Iterator[str]:
+    """Yield conditions that cut the rows into pieces a driver holds, in the order of files and lines."""
+    for position, file in enumerate(source.files):
+        for first in range(1, file.num_lines + 1, SLICE_LINES):
+            key = (position << FILE_BITS) + first
+            yield f"row_key >= {key}L AND row_key < {key + SLICE_LINES}L"
