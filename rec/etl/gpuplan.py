@@ -15,6 +15,8 @@ _START = re.compile(r"WARN GpuOverrides: *$")
 OFF_GPU = frozenset("!@$^")
 # Leaves that read data where it lies. Anything else was collected to the driver or built there.
 SCANS = frozenset({"FileSourceScanExec", "BatchScanExec"})
+# RAPIDS marks these as its own, but the rows leave for a Python process.
+_PYTHON = re.compile(r"Python|Pandas|InArrow")
 # Columns and classes of Delta's own reads of its log: queries of the table format, not of the job.
 _DELTA_LOG = re.compile(
     r"\b(commitInfo#\d+|partitionValues#\d+|spark\.sql\.delta\.(actions|stats|commands)\b|SnapshotState|add#\d+)"
@@ -75,6 +77,9 @@ def reads_delta_log(plan: Plan) -> bool:
 def fallbacks(plan: Plan) -> list[Fallback]:
     """Return what stays off the GPU: operators and expressions, and leaves that are no scan."""
     found = [Fallback(line.operator, _reason(line)) for line in plan if line.mark in OFF_GPU]
+    found += [
+        Fallback(line.operator, "a Python step") for line in plan if line.is_exec and _PYTHON.search(line.operator)
+    ]
     return found + [
         Fallback(leaf.operator, "the leaf is no scan of files or of a table") for leaf in _leaves(plan) if not found
     ]

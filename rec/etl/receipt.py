@@ -19,8 +19,6 @@ from rec.etl.session import JARS_FOLDER, read_spark_conf, session_jars
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# A source with a whitespace-only line is scanned as text, which RAPIDS leaves on the CPU with what reads its file name.
-TEXT_SCAN = "FileSourceScanExec"
 _DELTA_DESCRIPTIONS = ("Delta:", "$anonfun$recordDelta", "recordDeltaOperation")
 
 

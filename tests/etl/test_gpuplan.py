@@ -65,3 +65,11 @@ def test_a_literal_that_breaks_a_line_does_not_end_the_plan(literal):
     plan = ON_GPU.replace("count(1) will", f"split(x, {literal}) will")
     [found] = split_log(f"{HEAD}{plan}\nnoise")
     assert [line.operator for line in found][-1] == "FileSourceScanExec"
+
+
+@pytest.mark.parametrize(
+    "operator", ["MapInArrowExec", "ArrowEvalPythonExec", "MapInPandasExec", "PythonMapInArrowExec"]
+)
+def test_a_python_step_is_a_fallback_whatever_its_mark(operator):
+    found = fallbacks(parse_plan(ON_GPU.replace("ShuffleExchangeExec", operator)))
+    assert [(f.operator, f.reason) for f in found] == [(operator, "a Python step")]
