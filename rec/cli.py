@@ -59,8 +59,8 @@ def run(recipe: RecipePath, settings: Settings = None, spark_conf: SparkConf = N
 
     report = run_all(open_stages(load_recipe(recipe, settings), spark_conf))
     typer.echo(f"report: {report}")
-    for command in (f"rec serve {recipe}", f"rec etl {recipe} --explain", f"rec run {recipe} --set train.seed=2"):
-        typer.echo(f"try next: {command}")
+    for command in (f"serve {recipe}", f"etl {recipe} --explain", f"run {recipe} --set train.seed=2"):
+        typer.echo(f"try next: {sys.argv[0]} {command}")
 
 
 @app.command()

@@ -165,7 +165,7 @@ def commit(uri: str, write: Callable[[str], None], metadata: Mapping[str, Any]) 
         write(json.dumps({**metadata, _TOKEN: token}, sort_keys=True))
     for found in commits(uri, since):
         if found.metadata.get(_TOKEN) == token:
-            log.info("%s: version %d", uri, found.version)
+            log.debug("%s: version %d", uri, found.version)
             return found
     return None
 

@@ -79,7 +79,7 @@ def _count_days(
         attempts = record_days(source, lake, spark, run_id, fresh)
         append_counts(source.frame, source.schema, pipeline, lake, run_id, attempts)
         counted |= {day: CountedDay(attempt, fresh[day]) for day, attempt in attempts.items()}
-    log.info("counted days %s, had days %s", sorted(fresh), sorted(set(counted) - set(fresh)))
+    log.info("values of days %s counted, those of days %s known", sorted(fresh), sorted(set(counted) - set(fresh)))
     return dict(sorted(counted.items()))
 
 

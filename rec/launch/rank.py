@@ -3,6 +3,7 @@
 import faulthandler
 import importlib
 import json
+import logging
 import os
 import pickle
 import re
@@ -89,6 +90,8 @@ def main() -> None:
     """Run the program that the supervisor sent; its result or its error goes back the same way."""
     parent, pipe, stacks, note = (int(a) for a in sys.argv[1:])
     die_with_parent(parent)
+    # torch announces a renaming of its own at every start; nobody here can act on it.
+    logging.getLogger("torch.fx._symbolic_trace").setLevel(logging.ERROR)
     # In C and not in Python: it answers also while the interpreter's lock is held.
     faulthandler.register(signal.SIGUSR1, file=stacks, all_threads=True)
     connection = Connection(pipe)

@@ -15,6 +15,7 @@ from rec.serve.control import Control
 from rec.serve.parity import OfflineRows, compare, score_in_process
 from rec.serve.request import input_specs, to_arrays
 
+NUM_REQUESTS, MAX_BURSTS = 24, 20
 ROWS_TOGETHER = 400
 
 
@@ -191,7 +192,13 @@ def test_a_row_beyond_float32_is_a_server_error_with_its_reason(encoded_client, 
 
 
 def test_requests_that_wait_together_share_a_run_and_a_bad_one_fails_alone(served, bundle):
-    columns = [make_rows(bundle.raw_schema, ROWS_TOGETHER, seed=s) for s in range(24)]
+    # Whether requests wait for each other is the machine's affair: some burst of several does.
+    assert any(_runs_of_a_burst(served, bundle) < NUM_REQUESTS for _ in range(MAX_BURSTS))
+
+
+def _runs_of_a_burst(served, bundle) -> int:
+    """Send requests of which one is bad, check every answer, and return how many runs they took."""
+    columns = [make_rows(bundle.raw_schema, ROWS_TOGETHER, seed=s) for s in range(NUM_REQUESTS)]
     requests = [to_arrays(c, bundle.raw_schema) for c in columns]
     requests[17]["sparse"][5, 0] = b"XYZ"
     before = _executions(served)
@@ -203,8 +210,8 @@ def test_requests_that_wait_together_share_a_run_and_a_bad_one_fails_alone(serve
         # The first rows hold the ends of int64, whose logits cancel: they depend on the batch.
         given_B, expected_B = answer.as_numpy("logit")[4:, 0], bundle.score(rows).logit_B[4:]
         np.testing.assert_allclose(given_B, expected_B, rtol=1e-5, atol=1e-5)
-    assert sent == 24 * ROWS_TOGETHER
-    assert runs < 24
+    assert sent == NUM_REQUESTS * ROWS_TOGETHER
+    return runs
 
 
 def _executions(served):
