@@ -115,7 +115,7 @@ def test_a_full_disk_leaves_no_day_visible(road, capsys):
         assert "error: No space left on device" in capsys.readouterr().err
         assert not list(road.root.glob("features/day=*/*.parquet"))
     finally:
-        subprocess.run(["umount", road.root], check=True)
+        subprocess.run(["umount", "--lazy", road.root], check=True)
 
 
 def test_debug_shows_the_traceback(road):
