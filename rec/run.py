@@ -168,6 +168,7 @@ def run_evaluate(stages: Stages) -> "Evaluation":
 
 def run_push(stages: Stages) -> dict[str, Any]:
     """Checkpoint to a verified bundle, served as a new version, its scores compared with the table's rows."""
+    from rec.etl.vocabulary import with_all_arrays
     from rec.launch.parity import ParityInput, measure_latency, measure_parity
     from rec.ops.pipeline import FittedPipeline
     from rec.report.tables import push_table
@@ -177,7 +178,8 @@ def run_push(stages: Stages) -> dict[str, Any]:
     recipe, watch = stages.recipe, Stopwatch()
     checkpoint = _newest_checkpoint(recipe)
     table, days = checkpoint.table, checkpoint.days.test or checkpoint.days.valid
-    bundle = export(checkpoint, FittedPipeline.load(Path(table.uri).parent / "states" / table.state_id))
+    fitted = with_all_arrays(FittedPipeline.load(Path(table.uri).parent / "states" / table.state_id))
+    bundle = export(checkpoint, fitted)
     source = stages.source()
     served = push(bundle, config=recipe.serve)
     try:
