@@ -16,6 +16,7 @@ from typing import TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from rec.core.errors import BundleError
+from rec.core.manifest import FileDigest
 from rec.core.records import Artifact
 from rec.core.schema import FeatureSchema
 
@@ -30,15 +31,6 @@ GOLDENS = "goldens"
 LOGIT_TOLERANCE = 1e-5
 
 Record = TypeVar("Record", bound=BaseModel)
-
-
-class FileEntry(BaseModel):
-    """Digest of one file of the bundle."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    sha256: str
-    num_bytes: int
 
 
 class TableEntry(BaseModel):
@@ -64,7 +56,7 @@ class BundleManifest(BaseModel):
     tables: tuple[TableEntry, ...]
     checkpoint: Artifact
     feature_table: Artifact
-    files: dict[str, FileEntry]
+    files: dict[str, FileDigest]
 
 
 class BundleSchema(BaseModel):

@@ -37,7 +37,7 @@ def verify_files(path: str | Path, manifest: BundleManifest) -> None:
             raise BundleError(f"bundle {path}: {name} is gone; export it again")
         if name not in manifest.files:
             raise BundleError(f"bundle {path}: {name} is not in {MANIFEST}; remove it or export again")
-        expected, given = manifest.files[name].sha256, found[name]["sha256"]
+        expected, given = manifest.files[name].sha256, found[name].sha256
         if expected != given:
             raise BundleError(
                 f"bundle {path}: {name} was changed: sha256 {given[:16]}…, {MANIFEST} says {expected[:16]}…; "

@@ -18,7 +18,6 @@ from rec.bundle.layout import (
     TABLES,
     BundleManifest,
     BundleSchema,
-    FileEntry,
     TableEntry,
 )
 from rec.bundle.verify import open_bundle
@@ -66,7 +65,7 @@ def write_bundle(out: str | Path, contents: BundleContents) -> Bundle:
 
 def sign(folder: str | Path, manifest: BundleManifest) -> None:
     """Write the manifest with the digests of the files that are there now."""
-    files = {k: FileEntry(**v) for k, v in digest_folder(folder, skip=frozenset({MANIFEST})).items()}
+    files = digest_folder(folder, skip=frozenset({MANIFEST}))
     write_atomic(Path(folder) / MANIFEST, manifest.model_copy(update={"files": files}).model_dump_json(indent=1))
 
 

@@ -6,6 +6,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel, ConfigDict
+
 _BLOCK_BYTES = 1 << 20
 
 
@@ -40,8 +42,21 @@ def write_atomic(path: str | Path, content: str | bytes) -> None:
     os.replace(temporary, path)
 
 
-def digest_folder(folder: str | Path, skip: frozenset[str] = frozenset()) -> dict[str, dict[str, Any]]:
-    """Return {relative path: {"sha256", "num_bytes"}} of every file below a folder, names in ``skip`` left out."""
+class FileDigest(BaseModel):
+    """Digest and size of one file, as a manifest lists it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    sha256: str
+    num_bytes: int
+
+    @classmethod
+    def of(cls, path: str | Path) -> "FileDigest":
+        return cls(sha256=sha256_file(path), num_bytes=Path(path).stat().st_size)
+
+
+def digest_folder(folder: str | Path, skip: frozenset[str] = frozenset()) -> dict[str, FileDigest]:
+    """Return the digest of every file below a folder by relative path, names in ``skip`` left out."""
     folder = Path(folder)
     files = sorted(p for p in folder.rglob("*") if p.is_file() and p.name not in skip)
-    return {str(p.relative_to(folder)): {"sha256": sha256_file(p), "num_bytes": p.stat().st_size} for p in files}
+    return {str(p.relative_to(folder)): FileDigest.of(p) for p in files}

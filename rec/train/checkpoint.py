@@ -18,7 +18,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
 
 from rec.core.errors import CheckpointError
-from rec.core.manifest import sha256_file
+from rec.core.manifest import FileDigest, sha256_file
 from rec.core.tables import Days, FeatureTable
 from rec.embedding.planner import ShardingPlan
 from rec.embedding.shards import Range
@@ -45,15 +45,6 @@ class StoredBlock(BaseModel):
     key: str
 
 
-class StoredFile(BaseModel):
-    """Digest and size of a file of a checkpoint."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    sha256: str
-    num_bytes: int
-
-
 class Checkpoint(BaseModel):
     """A complete checkpoint, as its manifest tells. ``log`` holds losses and valid figures up to its step."""
 
@@ -71,7 +62,7 @@ class Checkpoint(BaseModel):
     log: TrainingLog
     plan: ShardingPlan
     shards: tuple[StoredBlock, ...]
-    files: dict[str, StoredFile]
+    files: dict[str, FileDigest]
 
     @property
     def num_epochs(self) -> int:

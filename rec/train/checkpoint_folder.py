@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import save_file
 
 from rec.core.errors import CheckpointError
-from rec.core.manifest import sha256_file, write_atomic
+from rec.core.manifest import FileDigest, write_atomic
 from rec.core.tables import Ranks
 from rec.embedding.shards import TableShard
 from rec.train.checkpoint import (
@@ -19,7 +19,6 @@ from rec.train.checkpoint import (
     MANIFEST,
     Checkpoint,
     StoredBlock,
-    StoredFile,
     complete_checkpoints,
     open_checkpoint,
 )
@@ -67,7 +66,7 @@ class CheckpointFolder:
             log=log.model_copy(deep=True),
             plan=learner.plan,
             shards=tuple(StoredBlock(**block) for part in gathered for block in part["blocks"]),
-            files={name: StoredFile(**file) for part in gathered for name, file in part["files"].items()},
+            files={name: FileDigest(**file) for part in gathered for name, file in part["files"].items()},
         )
         if self._ranks.rank == 0:
             write_atomic(path / MANIFEST, checkpoint.model_dump_json(indent=1))
@@ -137,7 +136,7 @@ def _write_file(path: Path, tensors: dict[str, torch.Tensor]) -> dict[str, Any]:
             os.fsync(file.fileno())
     except OSError as error:
         raise CheckpointError(f"{path}: cannot be written: {error}; free space or give another folder") from None
-    return StoredFile(sha256=sha256_file(path), num_bytes=path.stat().st_size).model_dump()
+    return FileDigest.of(path).model_dump()
 
 
 def _remove(path: Path) -> None:

@@ -32,7 +32,7 @@ def test_a_folder_digest_names_every_file(tmp_path):
     (tmp_path / "manifest.json").write_text("{}")
     digest = digest_folder(tmp_path, frozenset({"manifest.json"}))
     assert list(digest) == ["a/x"]
-    assert digest["a/x"]["num_bytes"] == 1
+    assert digest["a/x"].num_bytes == 1
 
 
 def record(run: Run) -> StageRecord:
