@@ -45,9 +45,19 @@ def tiles(records: dict[str, StageRecord]) -> list[Tile]:
         Tile(
             label="Total time",
             value=f"{sum(r.seconds for r in records.values()) / 60:,.1f} min",
-            detail=" · ".join(f"{shown(r.stage)} {duration(r.seconds)}" for r in ordered(records)),
+            detail=" · ".join(_time(r) for r in ordered(records)),
         ),
     ]
+
+
+def _time(record: StageRecord) -> str:
+    """Return a stage's time; beside that of one that had nothing to write, the time of the runs that did the work."""
+    took = f"{shown(record.stage)} {duration(record.seconds)}"
+    if not record.figures.get("no_op"):
+        return took
+    seconds = [number(one.get("seconds")) for one in record.figures.get("written_by") or []]
+    before = sum(found for found in seconds if found is not None)
+    return f"{took} (nothing to write{f'; {duration(before)} in an earlier run' if before else ''})"
 
 
 def _rows(etl: dict[str, Any]) -> Tile:

@@ -19,7 +19,7 @@ from rec.report.headline import headline, tiles
 from rec.report.ledger import BINS, fold, read_ledger
 from rec.report.lineage import lineage, ordered
 from rec.report.plots import CHARTS, best_epoch, valid_epochs
-from rec.report.verdict import latencies, parity_checks, parity_verdict
+from rec.report.verdict import latencies, no_op_sentence, parity_checks, parity_verdict
 
 TEMPLATES = Path(__file__).parent / "templates"
 MAX_LEDGER_LINES = 500
@@ -81,6 +81,7 @@ def render(records: dict[str, StageRecord]) -> str:
         figures={stage: record.figures for stage, record in records.items()},
         charts={name: _chart(name, records) for name in CHARTS},
         ledger=_ledger(records),
+        no_op=no_op_sentence(_figures(records, "etl")) if _figures(records, "etl").get("no_op") else None,
         cards=_cards(records),
         train=_train(records),
         push=_push(records),

@@ -220,10 +220,13 @@ def latency(figures: dict[str, Any]) -> str | None:
     found = latencies(figures)
     if not found:
         return None
-    sizes, p50, p99, _ = zip(*found)
+    sizes, p50, p99 = zip(*[(one.size, one.p50, one.p99) for one in found])
     with _axes() as (figure, axes):
         axes.plot(sizes, p99, color=SECOND, marker="o", markersize=4.5, label="p99")
         axes.plot(sizes, p50, color=ACCENT, marker="o", markersize=4.5, label="p50")
+        alone = [(one.size, one.in_process_p50) for one in found if one.in_process_p50]
+        if alone:
+            axes.plot(*zip(*alone), color=MUTED, linestyle="--", linewidth=1.1, label="p50 in process")
         axes.set(xscale="log", yscale="log", xlabel="rows per request", ylabel="milliseconds")
         axes.set_xticks(sizes, [count(size) for size in sizes])
         axes.xaxis.set_minor_locator(NullLocator())
@@ -232,8 +235,8 @@ def latency(figures: dict[str, Any]) -> str | None:
         axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:g}"))
         axes.margins(0.1)
         axes.legend()
-        described = "Served latency: " + ", ".join(f"batch {s}: p50 {a:.2f} ms, p99 {b:.2f} ms" for s, a, b, _ in found)
-        return _svg(figure, "latency", described)
+        described = ", ".join(f"batch {one.size}: p50 {one.p50:.2f} ms, p99 {one.p99:.2f} ms" for one in found)
+        return _svg(figure, "latency", f"Served latency: {described}")
 
 
 CHARTS: dict[str, Callable[[dict[str, Any]], str | None]] = {

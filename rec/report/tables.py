@@ -8,8 +8,15 @@ from rich.table import Table
 from rich.text import Text
 
 from rec.report.ledger import BINS, MAX_PATH_CHARS, LedgerLine, fold, read_ledger
-from rec.report.text import DASH, count, decimal, shown
-from rec.report.verdict import contenders, latencies, parity_checks, parity_verdict, way_closed_sentence
+from rec.report.text import DASH, count, decimal, number, shown
+from rec.report.verdict import (
+    contenders,
+    latencies,
+    no_op_sentence,
+    parity_checks,
+    parity_verdict,
+    way_closed_sentence,
+)
 
 MAX_LEDGER_LINES = 40
 
@@ -42,6 +49,8 @@ def ledger_table(figures: dict[str, Any]) -> RenderableType:
     parts: list[RenderableType] = [table, _verdict(ledger.proven, ledger.proof)]
     if reasons:
         parts.append(Text(f"  quarantined: {reasons}", style="dim"))
+    if figures.get("no_op"):
+        parts.append(Text(f"  {no_op_sentence(figures)}", style="dim"))
     return Group(*parts)
 
 
@@ -54,6 +63,15 @@ def _cells(line: LedgerLine) -> list[Text]:
 def _from_here(path: str) -> str:
     """Return a path below the working directory without it."""
     return path.removeprefix(f"{Path.cwd()}/")
+
+
+def training_line(figures: dict[str, Any]) -> RenderableType:
+    """Render a train stage's size and speed."""
+    ranks = number(figures.get("world_size"))
+    return Text(
+        f"Training: {count(figures.get('num_steps'))} steps on {count(ranks)} rank{'' if ranks == 1 else 's'}, "
+        f"{count(figures.get('rows_per_second'))} rows/s, {count(figures.get('num_parameters'))} parameters"
+    )
 
 
 def evaluation_table(figures: dict[str, Any]) -> RenderableType:
@@ -78,9 +96,11 @@ def push_table(figures: dict[str, Any]) -> RenderableType:
     parity = _table("Served beside offline", [""], ["value", "wanted", ""])
     for check in parity_checks(figures):
         parity.add_row(Text(check.label), check.value, check.wanted, _verdict(check.passed, ""))
-    latency = _table("Latency", [], ["rows per request", "p50 ms", "p99 ms", "rows/s"])
-    for size, p50, p99, rows_per_second in latencies(figures):
-        latency.add_row(count(size), decimal(p50, 2), decimal(p99, 2), rows_per_second)
+    headings = ["rows", "p50 ms", "p99 ms", "rows/s", "in process p50 ms", "ratio", "wanted"]
+    latency = _table("Latency of a request", [], headings)
+    for one in latencies(figures):
+        times = decimal(one.p50, 2), decimal(one.p99, 2), one.rows_per_second, decimal(one.in_process_p50, 2)
+        latency.add_row(count(one.size), *times, decimal(one.ratio, 2), one.budget)
     served = f"serving {shown(figures.get('model'))} version {count(figures.get('version'))}"
     parts: list[RenderableType] = [Text(served, style="bold"), parity, _verdict(*parity_verdict(figures))]
     if latency.row_count:

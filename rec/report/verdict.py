@@ -3,10 +3,12 @@
 from dataclasses import dataclass
 from typing import Any
 
-from rec.report.text import DASH, count, interval, number, percent, scientific
+from rec.report.text import DASH, count, duration, interval, number, percent, scientific, shown
 
 LOGIT_TOLERANCE = 1e-5
 AUC_TOLERANCE = 1e-6
+# Served p50 over in-process p50, by rows per request.
+LATENCY_BUDGETS = {64: 1.5, 2048: 1.2}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,17 +106,50 @@ def parity_verdict(figures: dict[str, Any]) -> tuple[bool | None, str]:
     return True, f"served = offline on {rows} rows"
 
 
-def latencies(figures: dict[str, Any]) -> list[tuple[int, float, float, str]]:
-    """Return (batch size, p50 ms, p99 ms, rows per second at p50) by batch size."""
+@dataclass(frozen=True, kw_only=True)
+class Latency:
+    """Milliseconds of requests of ``size`` rows; ``ratio`` is of the served to the in-process median."""
+
+    size: int
+    p50: float
+    p99: float
+    in_process_p50: float | None
+    ratio: float | None
+
+    @property
+    def budget(self) -> str:
+        """What the ratio is to stay within."""
+        limit = LATENCY_BUDGETS.get(self.size)
+        return DASH if limit is None else f"≤ {limit}"
+
+    @property
+    def rows_per_second(self) -> str:
+        """At the median."""
+        return count(1000 * self.size / self.p50) if self.p50 > 0 else DASH
+
+
+def latencies(figures: dict[str, Any]) -> list[Latency]:
+    """Return a push stage's latencies by batch size."""
+    alone, ratios = figures.get("in_process_ms") or {}, figures.get("latency_ratio") or {}
     found = []
     for size, pair in (figures.get("latency_ms") or {}).items():
         if str(size).isdigit() and interval(pair):
             p50, p99 = float(pair[0]), float(pair[1])
-            found.append((int(size), p50, p99, count(1000 * int(size) / p50) if p50 > 0 else DASH))
-    return sorted(found)
+            in_process_p50 = float(alone[size][0]) if interval(alone.get(size)) else None
+            ratio = number(ratios.get(size))
+            found.append(Latency(size=int(size), p50=p50, p99=p99, in_process_p50=in_process_p50, ratio=ratio))
+    return sorted(found, key=lambda one: one.size)
 
 
 def way_closed_sentence(figures: dict[str, Any]) -> str | None:
     """Return the comparison in words, for the terminal and for screen readers."""
     share = share_closed(figures)
     return None if share is None else f"{percent(share)} of the way from logistic regression to the best possible"
+
+
+def no_op_sentence(figures: dict[str, Any]) -> str:
+    """Return what an etl stage says that had nothing to write: the runs that wrote the days, and their seconds."""
+    writers = [(shown(one.get("run_id")), duration(one.get("seconds"))) for one in figures.get("written_by") or []]
+    runs = " and ".join(f"run {run_id} in {took}" if took != DASH else f"run {run_id}" for run_id, took in writers)
+    by = f"; its days were written by {runs}" if runs else ""
+    return f"The input was that of an earlier run: nothing was written{by}."

@@ -136,6 +136,8 @@ def push_figures() -> dict:
         "goldens": 312,
         "parity": parity | {"max_logit_delta": 3.81e-6, "auc_delta": 2.1e-9},
         "latency_ms": {"1": [1.92, 3.40], "64": [3.11, 5.02], "2048": [21.7, 33.9]},
+        "in_process_ms": {"1": [0.31, 0.55], "64": [2.26, 2.90], "2048": [18.9, 24.2]},
+        "latency_ratio": {"1": 6.19, "64": 1.376, "2048": 1.148},
     }
 
 
@@ -149,7 +151,8 @@ def stage_records(run_id: str = "20260301T021500000000") -> dict[str, StageRecor
     served = Artifact(uri="models/criteo/3", version=3, sha256=digest("bundle"))
     etl = {"ledger": ledger(), "num_rows": sum(r["accepted"] for r in ledger()), "days": list(range(6))}
     etl |= {"state_id": "9f3c21", "no_op": False, "columns": columns()}
-    etl["gpu_receipt"] = {"operators_on_gpu": 418, "fallbacks": [], "queries": 31}
+    etl["gpu_receipt"] = {"operators_on_gpu": 418, "fallbacks": [], "queries": 31, "broadcasts": True}
+    etl["gpu_receipt"]["run_id"] = "20260228T190000000000"
     made = [
         ("etl", raw, {"features": features, "state": state}, etl, 96.2, ()),
         ("train", {"features": features}, {"checkpoint": checkpoint}, train_figures(), 251.9, ()),

@@ -272,6 +272,28 @@ def test_fallbacks_are_listed(draw, records):
     assert "RAPIDS plans all" not in page.text
 
 
+def test_a_receipt_names_the_run_that_took_it(draw, records):
+    page = Page(draw(records))
+    assert "Taken by run 20260228T190000000000 of this source and these features." in page.text
+    assert "broadcast joins off" not in page.text
+
+
+def test_without_a_receipt_its_command_is_named(draw, records):
+    page = Page(draw(with_figures(records, "etl", gpu_receipt=None)))
+    assert "rec etl RECIPE --explain" in page.text
+
+
+def test_a_stage_with_nothing_to_write_shows_the_run_that_wrote(draw, records):
+    earlier = {"no_op": True, "written_by": [{"run_id": "20260228T020000000000", "seconds": 734.0}]}
+    text = Page(draw(with_figures(records, "etl", **earlier))).text
+    assert "nothing was written; its days were written by run 20260228T020000000000 in 12 min 14 s." in text
+    assert "etl 1 min 36 s (nothing to write; 12 min 14 s in an earlier run) · train" in text
+
+
+def test_latency_stands_beside_the_bundle_in_process(draw, records):
+    assert re.search(r"64\s*3\.11\s*5\.02\s*20,579\s*2\.26\s*1\.38\s*≤ 1\.5", Page(draw(records)).text)
+
+
 def test_a_refit_shows_the_epochs_of_the_run_that_chose(draw, records):
     chosen = records["train"].figures
     refit = {"loss_curve": [[1, 0.7], [2, 0.5]], "num_steps": 2, "world_size": 2, "choice": chosen}

@@ -1,11 +1,12 @@
 """The terminal's tables: the same sums, and raw values that cannot drive the terminal."""
 
 import copy
+import re
 
 import pytest
 from rich.console import Console
 
-from rec.report.tables import evaluation_table, ledger_table, push_table
+from rec.report.tables import evaluation_table, ledger_table, push_table, training_line
 
 
 def text_of(renderable, width: int = 140) -> str:
@@ -61,6 +62,23 @@ def test_evaluation_without_baselines(records):
     assert "of the way" not in text
 
 
+def test_a_ledger_of_nothing_written_names_the_runs_that_wrote(records):
+    earlier = {"no_op": True, "written_by": [{"run_id": "first", "seconds": 96.2}, {"run_id": "api", "seconds": None}]}
+    text = text_of(ledger_table(records["etl"].figures | earlier))
+    assert "nothing was written; its days were written by run first in 1 min 36 s and run api." in text
+    assert "nothing was written" not in text_of(ledger_table(records["etl"].figures))
+
+
+def test_the_training_line_tells_size_and_speed(records):
+    line = "Training: 3,904 steps on 2 ranks, 41,870 rows/s, 61,450,113 parameters"
+    assert line in text_of(training_line(records["train"].figures))
+
+
+def test_latency_stands_beside_the_bundle_in_process(records):
+    text = text_of(push_table(records["push"].figures), 80)
+    assert re.search(r"64 +3\.11 +5\.02 +20,579 +2\.26 +1\.38 +≤ 1\.5", text)
+
+
 def test_push_verdict(records):
     text = text_of(push_table(records["push"].figures))
     assert "serving criteo version 3" in text
@@ -91,6 +109,7 @@ def test_absent_figures_render(records):
     assert "no ledger recorded" in text_of(ledger_table({}))
     assert "not measured" in text_of(push_table({}))
     text_of(evaluation_table({}))
+    text_of(training_line({}))
 
 
 @pytest.mark.parametrize("width", [80, 200])
