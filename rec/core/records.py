@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -60,12 +61,18 @@ class Run:
         }
 
 
+def newest_records(root: str | Path, stage: str) -> Iterator[StageRecord]:
+    """Yield the records of a stage under a root, the one written last first."""
+    paths = sorted((Path(root) / "runs").glob(f"*/{stage}.json"), key=lambda p: (p.stat().st_mtime_ns, p))
+    for path in reversed(paths):
+        yield StageRecord.model_validate(json.loads(path.read_text(encoding="utf-8")))
+
+
 def newest_record(root: str | Path, stage: str) -> StageRecord:
     """Return the record of a stage that was written last under a root. Raises ConfigError where there is none."""
-    paths = sorted((Path(root) / "runs").glob(f"*/{stage}.json"), key=lambda p: (p.stat().st_mtime_ns, p))
-    if not paths:
-        raise ConfigError(f"{root}: no {stage} stage was run here; run: rec {stage} RECIPE")
-    return StageRecord.model_validate(json.loads(paths[-1].read_text(encoding="utf-8")))
+    for record in newest_records(root, stage):
+        return record
+    raise ConfigError(f"{root}: no {stage} stage was run here; run: rec {stage} RECIPE")
 
 
 class Stopwatch:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rec.core.errors import MissingDependencyError
+from rec.core.records import newest_records
 from rec.etl.gpuplan import Fallback, fallbacks, reads_delta_log, split_log
 from rec.etl.session import JARS_FOLDER, read_spark_conf, session_jars
 
@@ -105,6 +106,14 @@ def make_receipt(spark: "SparkSession", log: Path) -> Receipt:
         num_gpu_operators=sum(line.is_exec and line.mark == "*" for plan in plans for line in plan),
         fallbacks=tuple(dict.fromkeys(f for plan in plans for f in fallbacks(plan))),
     )
+
+
+def kept_receipt(root: str | Path, config: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the newest receipt under a root that was taken of a recipe's source and features, with its run's id."""
+    for record in newest_records(root, "explain"):
+        if all(record.config.get(section) == config[section] for section in ("source", "features")):
+            return {**record.figures, "run_id": record.run_id}
+    return None
 
 
 def read_log(log: Path) -> str:
