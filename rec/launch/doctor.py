@@ -3,21 +3,22 @@
 import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from rec.core.errors import RecError
+from rec.core.errors import RecError, ServingError
+from rec.etl.receipt import rapids_jar
 from rec.etl.session import JARS_FOLDER, session_jars
+from rec.serve.environment import find_environment
+from rec.serve.ports import check_port
 
-REPOSITORY = JARS_FOLDER.parent
 MIN_SHM_BYTES = 1 << 30
 MIN_DISK_BYTES = 10 << 30
-SERVE_PYTHON = REPOSITORY / ".venv-serve/bin/python"
-TRITON_PORTS = (8000, 8001, 8002)
+# Triton's own HTTP, gRPC and metrics ports, by the setting that moves each.
+TRITON_PORTS = {"serve.http_port": 8000, "serve.grpc_port": 8001, "serve.metrics_port": 8002}
 
 
 @dataclass(frozen=True)
@@ -30,33 +31,54 @@ class Finding:
     remedy: str = ""
 
 
+@dataclass(frozen=True)
+class _Check:
+    look: Callable[[], str]
+    remedy: str
+    optional: bool = False
+
+
+def names() -> list[str]:
+    """Return what is looked at, in the order of the stages."""
+    return [*_checks()]
+
+
 def examine() -> Iterator[Finding]:
     """Yield a finding for each thing a stage needs."""
-    checks: list[tuple[str, Callable[[], str], str]] = [
-        ("Java 17", _java, "install openjdk-17-jre-headless and put java on PATH"),
-        ("Delta jars", lambda: f"{len(session_jars())} in {JARS_FOLDER}", "run: make jars"),
-        ("Horovod", _horovod, "run: make horovod"),
-        ("torch, fbgemm, torchrec", _torch, "run: make python"),
-        ("Petastorm", lambda: _import("petastorm", "petastorm.__version__"), "run: make python"),
-        ("serving environment", _serving, "run: make serve"),
-        ("ports", _ports, "stop what listens there, or set serve.http_port, serve.grpc_port, serve.metrics_port"),
-        ("/dev/shm", _shm, "enlarge it: mount -o remount,size=4G /dev/shm (docker: --shm-size=4g)"),
-        ("disk", _disk, "free space, or move the recipe's root and SPARK_LOCAL_DIRS to a larger disk"),
-    ]
-    for name, check, remedy in checks:
-        try:
-            yield Finding(name, True, check())
-        except (RecError, RuntimeError, OSError) as error:
-            yield Finding(name, False, " ".join(str(error).split())[:300], remedy)
-    yield _optional("RAPIDS jar", _rapids, "only for a GPU or rec etl --explain; run: make gpu-jar")
-    yield _optional("GPU", _gpu, "only for GPU runs; install the NVIDIA driver and see conf/spark/cluster-gpu.conf")
+    for name in names():
+        yield find(name)
 
 
-def _optional(name: str, check: Callable[[], str], remedy: str) -> Finding:
+def find(name: str) -> Finding:
+    """Look at one thing; a finding that is not ok says what to do."""
+    check = _checks()[name]
     try:
-        return Finding(name, True, check())
-    except (RuntimeError, OSError) as error:
-        return Finding(name, None, str(error), remedy)
+        return Finding(name, True, check.look())
+    except (RecError, RuntimeError, OSError) as error:
+        text = " ".join(str(error).split())
+        # What our own errors say after the semicolon is a remedy too.
+        detail = text.partition("; ")[0] if isinstance(error, RecError) else text
+        return Finding(name, None if check.optional else False, detail[:300], check.remedy)
+
+
+def _checks() -> dict[str, _Check]:
+    return {
+        "Java 17": _Check(_java, "install openjdk-17-jre-headless; put its java on PATH, or its folder in JAVA_HOME"),
+        "Delta jars": _Check(lambda: f"{len(session_jars())} in {JARS_FOLDER}", "run: make jars"),
+        "Horovod": _Check(_horovod, "run: make horovod"),
+        "torch, fbgemm, torchrec": _Check(_torch, "run: make python"),
+        "Petastorm": _Check(_petastorm, "run: make python"),
+        "serving environment": _Check(_serving, "run: make serve"),
+        "ports": _Check(_ports, f"stop what listens there, or set {', '.join(TRITON_PORTS)} to others"),
+        "/dev/shm": _Check(_shm, "enlarge it: mount -o remount,size=4G /dev/shm (docker: --shm-size=4g)"),
+        "disk": _Check(_disk, "free space, or move the recipe's root and SPARK_LOCAL_DIRS to a larger disk"),
+        "RAPIDS jar": _Check(_rapids, "only for a GPU or rec etl --explain; run: make gpu-jar", optional=True),
+        "GPU": _Check(
+            _gpu,
+            "only for GPU runs; install the NVIDIA driver and see conf/spark/cluster-gpu.conf",
+            optional=True,
+        ),
+    }
 
 
 def _output(*command: str | Path, timeout_s: int = 120) -> str:
@@ -70,19 +92,23 @@ def _output(*command: str | Path, timeout_s: int = 120) -> str:
     return (done.stdout + done.stderr).strip()
 
 
-def _import(module: str, expression: str, python: str | Path = sys.executable) -> str:
-    # petastorm needs names that only the loader's compatibility module supplies.
-    prelude = "import rec.data.petastorm_compat\n" if module == "petastorm" else ""
-    return _output(python, "-W", "ignore", "-c", f"{prelude}import {module}\nprint({expression})").splitlines()[-1]
+def _import(modules: str, expression: str, prelude: str = "") -> str:
+    """Return what an expression over some modules is in a Python of its own: a crash there is one finding."""
+    return _output(
+        sys.executable, "-W", "ignore", "-c", f"{prelude}import {modules}\nprint({expression})"
+    ).splitlines()[-1]
 
 
 def _java() -> str:
-    if shutil.which("java") is None:
-        raise RuntimeError("java is not on PATH")
-    text = _output("java", "-version")
+    # As Spark looks for it.
+    home = os.environ.get("JAVA_HOME")
+    java = os.path.join(home, "bin/java") if home else shutil.which("java")
+    if java is None:
+        raise RuntimeError("java is not on PATH, JAVA_HOME is not set")
+    text = _output(java, "-version")
     found = re.search(r'version "(\d+)([^"]*)"', text)
     if not found or int(found[1]) != 17:
-        raise RuntimeError(f"found {text.splitlines()[0]}; Spark 4.0 with RAPIDS is run on 17")
+        raise RuntimeError(f"{java} is {text.splitlines()[0]}, Spark 4.0 with RAPIDS is run on 17")
     return f"{found[1]}{found[2]}"
 
 
@@ -96,30 +122,26 @@ def _torch() -> str:
     return _import(modules, "f'{torch.__version__}, {fbgemm_gpu.__version__}, {torchrec.__version__}'")
 
 
+def _petastorm() -> str:
+    # It needs names that only the loader's compatibility module supplies.
+    return _import("petastorm", "petastorm.__version__", "import rec.data.petastorm_compat\n")
+
+
 def _serving() -> str:
-    if not SERVE_PYTHON.exists():
-        raise RuntimeError(f"{SERVE_PYTHON} is not there")
-    versions = _import(
-        "numpy, onnxruntime, rec", "f'numpy {numpy.__version__}, {onnxruntime.__version__}'", SERVE_PYTHON
-    )
-    servers = list(SERVE_PYTHON.parents[1].glob("lib/python3*/site-packages/pytriton/tritonserver/bin/tritonserver"))
-    if not servers:
-        raise RuntimeError(f"no tritonserver in {SERVE_PYTHON.parents[1]}")
-    return f"tritonserver, {versions.replace(', ', ', onnxruntime ')}"
+    environment = find_environment()
+    return f"tritonserver in {environment.prefix}"
 
 
 def _ports() -> str:
     taken = []
-    for port in TRITON_PORTS:
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                taken.append(str(port))
+    for field, port in TRITON_PORTS.items():
+        try:
+            check_port("127.0.0.1", port, field)
+        except ServingError as error:
+            taken.append(str(error).partition("; ")[0])
     if taken:
-        raise RuntimeError(f"in use: {', '.join(taken)}")
-    return f"{', '.join(map(str, TRITON_PORTS))} are free"
+        raise RuntimeError(", ".join(taken))
+    return f"{', '.join(map(str, TRITON_PORTS.values()))} are free"
 
 
 def _space(folder: str | Path, least: int) -> str:
@@ -138,10 +160,7 @@ def _disk() -> str:
 
 
 def _rapids() -> str:
-    jars = sorted(p.name for p in (JARS_FOLDER / "gpu").glob("rapids-4-spark_*.jar"))
-    if not jars:
-        raise RuntimeError(f"none in {JARS_FOLDER / 'gpu'}")
-    return ", ".join(jars)
+    return rapids_jar().name
 
 
 def _gpu() -> str:
