@@ -1,11 +1,21 @@
 """Fixtures shared by the tests: one Spark session for the whole run, real rows where there are any."""
 
 import os
+import tempfile
 from pathlib import Path
 
 import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def temporary_folder(tmp_path_factory):
+    """Temporary files of this run alone: no test reads lines that an earlier one parsed."""
+    folder = str(tmp_path_factory.mktemp("temporary"))
+    kept, tempfile.tempdir, os.environ["TMPDIR"] = tempfile.tempdir, folder, folder
+    yield
+    tempfile.tempdir = kept
 
 
 @pytest.fixture(scope="session")

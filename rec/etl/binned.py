@@ -11,6 +11,8 @@ from rec.core.schema import FeatureSchema
 from rec.etl.intake import SourceFile
 from rec.etl.rows import HEADER, PADDED
 from rec.etl.scan import FILE_BITS, small_table
+from rec.ops.admission import hex_text
+from rec.ops.op import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -21,7 +23,7 @@ class BinnedLines:
     """Every line of a source and its bin.
 
     ``frame``: ``row_key``, ``day``, ``_outcome`` (null for accepted, a bin, or the reason of a quarantine), ``_text``
-    and the schema's columns, which hold values where the line is a row.
+    and the schema's columns, which hold values where the line is a row; a hex32 value is text or its number.
     """
 
     frame: "DataFrame"
@@ -30,9 +32,19 @@ class BinnedLines:
     names: "DataFrame"
 
     @property
-    def rows(self) -> "DataFrame":
+    def keyed(self) -> "DataFrame":
+        """The rows with hex32 values as numbers where the frame holds them so: what is counted and encoded."""
         kept = self.frame.where(f"COALESCE(_outcome, '{PADDED}') = '{PADDED}'")
         return kept.select(*(f"`{name}`" for name in self.schema.names), "row_key", "day")
+
+    @property
+    def rows(self) -> "DataFrame":
+        """The rows with every value as the source has it."""
+        types = dict(self.frame.dtypes)
+        numbers = {c.name for c in self.schema.columns if c.key == "hex32" and types[c.name] == "bigint"}
+        return self.keyed.selectExpr(
+            *(f"{hex_text(quoted(n))} AS {quoted(n)}" if n in numbers else quoted(n) for n in self.keyed.columns)
+        )
 
     @property
     def quarantined(self) -> "DataFrame":

@@ -77,7 +77,7 @@ def _count_days(
     fresh = {day: digest for day, digest in digests.items() if day not in counted}
     if fresh:
         attempts = record_days(source, lake, spark, run_id, fresh)
-        append_counts(source.frame, source.schema, pipeline, lake, run_id, attempts)
+        append_counts(source.keyed, source.schema, pipeline, lake, run_id, attempts)
         counted |= {day: CountedDay(attempt, fresh[day]) for day, attempt in attempts.items()}
     log.info("values of days %s counted, those of days %s known", sorted(fresh), sorted(set(counted) - set(fresh)))
     return dict(sorted(counted.items()))

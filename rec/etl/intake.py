@@ -24,10 +24,21 @@ class SourceFile:
     path: str
     sha256: str
     num_bytes: int
+    modified_ns: int
     num_lines: int
     layout: str
     day: int | None = None
     warnings: tuple[str, ...] = ()
+
+    def check_unchanged(self) -> None:
+        """Raise InputError where the file is not what intake measured."""
+        now = os.stat(self.path) if os.path.exists(self.path) else None
+        if now is None or (now.st_size, now.st_mtime_ns) != (self.num_bytes, self.modified_ns):
+            found = f"{now.st_size:,} bytes" if now else "nothing"
+            raise InputError(
+                f"{self.path}: {self.num_bytes:,} bytes at intake, {found} after its lines were parsed; "
+                "it changed meanwhile, read the source again when it is whole"
+            )
 
 
 def find_files(path: str | Path) -> list[str]:

@@ -6,9 +6,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from rec.core.errors import InputError, QuarantineLimitError
+from rec.core.schema import FeatureSchema
 from rec.etl.intake import SourceFile
 from rec.etl.rows import HEADER, PADDED
 from rec.etl.scan import FILE_BITS
+from rec.ops.op import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -18,7 +20,8 @@ if TYPE_CHECKING:
 class LedgerRow:
     """The lines of one file and day. ``day`` is null for lines that have none.
 
-    ``unlabelled`` and ``positive`` count among ``accepted`` and ``padded``; ``quarantined`` goes by reason.
+    ``unlabelled`` and ``positive`` count among ``accepted`` and ``padded``; ``quarantined`` goes by reason, ``missing``
+    by dense column.
     """
 
     file: int
@@ -30,6 +33,7 @@ class LedgerRow:
     quarantined: dict[str, int] = field(default_factory=dict)
     unlabelled: int = 0
     positive: int = 0
+    missing: dict[str, int] = field(default_factory=dict)
 
     @property
     def rows(self) -> int:
@@ -59,19 +63,22 @@ class LedgerRow:
 class Ledger:
     """Counts of a source's lines, made by one pass over them when first asked for.
 
-    ``lines`` has ``row_key``, ``day``, ``_outcome`` (null for accepted, a bin or a reason) and ``label`` of each line.
+    ``lines`` has ``row_key``, ``day``, ``_outcome`` (null for accepted, a bin or a reason) and the values of each line.
     """
 
     files: tuple[SourceFile, ...]
+    schema: FeatureSchema
     lines: "DataFrame"
 
     @cached_property
     def rows(self) -> tuple[LedgerRow, ...]:
         """One row for each file and day. Raises InputError where a file's bins don't add up to its lines at intake."""
         file = f"CAST(SHIFTRIGHT(row_key, {FILE_BITS}) AS INT) AS file"
-        counts = self.lines.selectExpr(file, "day", "_outcome", "label").groupBy("file", "day", "_outcome", "label")
+        dense = [quoted(c.name) for c in self.schema.dense]
+        bins = self.lines.selectExpr(file, "day", "_outcome", "label", *dense)
+        counts = bins.groupBy("file", "day", "_outcome", "label").agg({"*": "count", **dict.fromkeys(dense, "count")})
         found: dict[tuple[int, int | None], list[Any]] = {}
-        for count in counts.count().collect():
+        for count in counts.collect():
             found.setdefault((count["file"], count["day"]), []).append(count)
         rows = [self._row(place, counts) for place, counts in found.items()]
         rows += [self._row((k, f.day), []) for k, f in enumerate(self.files) if not f.num_lines]
@@ -81,10 +88,12 @@ class Ledger:
     def _row(self, place: tuple[int, int | None], counts: list[Any]) -> LedgerRow:
         bins: Counter[str] = Counter()
         labels: Counter[int | None] = Counter()
+        missing = Counter(dict.fromkeys((c.name for c in self.schema.dense), 0))
         for count in counts:
-            bins[count["_outcome"] or "accepted"] += count["count"]
+            bins[count["_outcome"] or "accepted"] += count["count(1)"]
             if count["_outcome"] in (None, PADDED):
-                labels[count["label"]] += count["count"]
+                labels[count["label"]] += count["count(1)"]
+                missing.update({name: count["count(1)"] - count[f"count({name})"] for name in missing})
         return LedgerRow(
             file=place[0],
             path=self.files[place[0]].path,
@@ -95,6 +104,7 @@ class Ledger:
             quarantined=dict(sorted(bins.items())),
             unlabelled=labels[None],
             positive=labels[1],
+            missing=dict(missing),
         )
 
     def _check_sums(self, rows: list[LedgerRow]) -> None:
@@ -120,6 +130,14 @@ class Ledger:
         for row in self.rows:
             total.update(row.quarantined)
         return dict(sorted(total.items(), key=lambda item: (-item[1], item[0])))
+
+    @property
+    def missing(self) -> dict[str, int]:
+        """Rows without a value, by dense column."""
+        total: Counter[str] = Counter()
+        for row in self.rows:
+            total.update(row.missing)
+        return dict(total)
 
     @property
     def warnings(self) -> tuple[str, ...]:

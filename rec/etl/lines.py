@@ -1,8 +1,8 @@
 """One streaming pass over a text file: digest, lines, and what the scan has to know. Runs in Spark tasks."""
 
 import hashlib
+import os
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
@@ -36,6 +36,7 @@ class Intake(BaseModel):
     path: str
     sha256: str
     num_bytes: int
+    modified_ns: int
     num_lines: int
     num_trimmed: int
     bom: bool
@@ -154,18 +155,20 @@ def read_blocks(file: BinaryIO, digest: "hashlib._Hash") -> Iterator[bytes]:
 
 def intake_plain(path: str, day_column: str | None) -> Intake:
     """Measure a file that Spark reads as it lies."""
-    digest = hashlib.sha256()
+    before, digest = os.stat(path), hashlib.sha256()
     with open(path, "rb") as file:
         counter = measure(path, read_blocks(file, digest), day_column)
-    return intake_of(counter, digest.hexdigest(), (Part(path=path),))
+    return intake_of(counter, before, digest.hexdigest(), (Part(path=path),))
 
 
-def intake_of(counter: LineCounter, sha256: str, parts: tuple[Part, ...]) -> Intake:
+def intake_of(counter: LineCounter, before: os.stat_result, sha256: str, parts: tuple[Part, ...]) -> Intake:
+    """Return what a pass found; ``before`` is the file's state as the pass began."""
     layout, warning = decide_layout(counter.sample, counter.day_column)
     return Intake(
         path=counter.path,
         sha256=sha256,
-        num_bytes=Path(counter.path).stat().st_size,
+        num_bytes=before.st_size,
+        modified_ns=before.st_mtime_ns,
         num_lines=counter.num_lines,
         num_trimmed=counter.num_trimmed,
         bom=counter.bom is True,

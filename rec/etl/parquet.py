@@ -48,12 +48,14 @@ class _Footer(BaseModel):
     path: str
     sha256: str
     num_bytes: int
+    modified_ns: int
     num_rows: int
     types: dict[str, str]
 
 
 def read_footer(path: str) -> _Footer:
     """Return a Parquet file's footer. Raises InputError naming a file that is none, or is cut off."""
+    before = os.stat(path)
     try:
         with pq.ParquetFile(path) as file:
             types = {field.name: _family(field.type) for field in file.schema_arrow}
@@ -61,7 +63,14 @@ def read_footer(path: str) -> _Footer:
     except pa.ArrowInvalid as error:
         reason = " ".join(str(error).split())
         raise InputError(f"{path}: not a whole Parquet file ({reason}); write it again") from None
-    return _Footer(path=path, sha256=sha256_file(path), num_bytes=os.path.getsize(path), num_rows=num_rows, types=types)
+    return _Footer(
+        path=path,
+        sha256=sha256_file(path),
+        num_bytes=before.st_size,
+        modified_ns=before.st_mtime_ns,
+        num_rows=num_rows,
+        types=types,
+    )
 
 
 def _family(kind: "pa.DataType") -> str:
@@ -150,6 +159,7 @@ def _source_file(footer: _Footer, config: SourceConfig) -> SourceFile:
         path=footer.path,
         sha256=footer.sha256,
         num_bytes=footer.num_bytes,
+        modified_ns=footer.modified_ns,
         num_lines=footer.num_rows,
         layout="parquet",
         day=day_of_path(config.day.path, footer.path) if config.day.path else None,

@@ -1,5 +1,6 @@
 """What a feature table holds, column by column: figures for the report, made by three queries."""
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from rec.core.ids import MISSING, UNSEEN
@@ -13,17 +14,20 @@ NUM_TOP_VALUES = 10
 NUM_HISTOGRAM_BINS = 20
 
 
-def column_figures(features: "DataFrame", vocabulary: "DataFrame", schema: FeatureSchema) -> list[dict[str, Any]]:
+def column_figures(
+    features: "DataFrame", vocabulary: "DataFrame", schema: FeatureSchema, missing: Mapping[str, int]
+) -> list[dict[str, Any]]:
     """Return a card for each feature: missing, unseen, vocabulary and top values, or range, mean and histogram.
 
-    ``features`` is the encoded table, ``vocabulary`` the table of ids, values and counts over the fitted days.
+    ``features`` is the encoded table, ``vocabulary`` the table of ids, values and counts over the fitted days,
+    ``missing`` the dense columns' count of it, which the encoded table no longer tells.
     """
     [total] = features.selectExpr("COUNT(*) AS rows", *_sums(schema)).collect()
     totals = total.asDict()
     tops = _top_values(vocabulary)
     histograms = _histograms(features, schema.dense, totals)
     sparse = [_sparse_card(c, totals, tops.get(c.name, [])) for c in schema.sparse]
-    return [*(_dense_card(c, totals, histograms.get(c.name, [])) for c in schema.dense), *sparse]
+    return [*(_dense_card(c, totals, histograms.get(c.name, []), missing[c.name]) for c in schema.dense), *sparse]
 
 
 def _sums(schema: FeatureSchema) -> list[str]:
@@ -55,9 +59,10 @@ def _sparse_card(column: Column, totals: dict[str, Any], top_values: list[list[A
     }
 
 
-def _dense_card(column: Column, totals: dict[str, Any], histogram: list[list[float]]) -> dict[str, Any]:
+def _dense_card(column: Column, totals: dict[str, Any], histogram: list[list[float]], missing: int) -> dict[str, Any]:
     ranges = {name: totals[f"{column.name}.{name}"] for name in ("min", "max", "mean")}
-    return {"name": column.name, "role": "dense", "rows": totals["rows"], **ranges, "histogram": histogram}
+    about = {"name": column.name, "role": "dense", "rows": totals["rows"], "missing": missing}
+    return {**about, **ranges, "histogram": histogram}
 
 
 def _top_values(vocabulary: "DataFrame") -> dict[str, list[list[Any]]]:

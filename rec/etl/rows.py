@@ -4,6 +4,7 @@ The columns at hand are ``line`` (without its line end) and ``fields`` (the line
 """
 
 from rec.core.keys import HEX32_PATTERN
+from rec.core.schema import Column
 from rec.etl.layout import Layout, is_feature
 
 HEADER, PADDED = "header", "padded"
@@ -37,18 +38,18 @@ def outcome_sql(layout: Layout, *, pad_right: bool, day_column: str | None) -> s
     return "CASE " + " ".join(f"WHEN {condition} THEN {result}" for condition, result in cases) + " END"
 
 
-def value_sql(name: str, layout: Layout) -> str:
-    """Return SQL for a column's value in an accepted line; null where it is missing or the file has no such column."""
-    if name not in layout.names:
-        return f"CAST(NULL AS {_sql_type(name)})"
-    field = f"fields[{layout.names.index(name)}]"
-    return f"NULLIF({field}, '')" if name[0] == "C" else f"CAST({field} AS {_sql_type(name)})"
+def key_sql(column: Column, layout: Layout) -> str:
+    """Return SQL for a column's value in an accepted line, a hex32 value as its number.
 
-
-def _sql_type(name: str) -> str:
-    if name == "label":
-        return "INT"
-    return "BIGINT" if name[0] == "I" else "STRING"
+    Null where it is missing or the file has no such column.
+    """
+    sql_type = "INT" if column.role == "label" else "BIGINT"
+    if column.name not in layout.names:
+        return f"CAST(NULL AS {sql_type})"
+    value = f"fields[{layout.names.index(column.name)}]"
+    if column.key == "hex32":
+        value = f"CONV(NULLIF({value}, ''), 16, 10)"
+    return f"CAST({value} AS {sql_type})"
 
 
 def _checks(name: str, k: int, num_fields: int, pad_right: bool) -> list[tuple[str, str]]:
@@ -68,9 +69,7 @@ def _checks(name: str, k: int, num_fields: int, pad_right: bool) -> list[tuple[s
 def _valid_int(field: str) -> str:
     # The cast trims, takes fractions, and $ stops before a final line end: the two patterns leave digits alone.
     number = f"{field} RLIKE '^[+-]?[0-9]+([.]0)?$' AND NOT {field} RLIKE '[^0-9.+-]'"
-    # Not the very cast that value_sql selects: the optimizer would rewrite the whole condition with every such alias,
-    # in each combination, 2¹³ in all.
-    return f"(CAST(CONCAT({field}, '') AS BIGINT) IS NOT NULL AND {number})"
+    return f"(CAST({field} AS BIGINT) IS NOT NULL AND {number})"
 
 
 def valid_hex(field: str) -> str:

@@ -2,7 +2,6 @@
 
 import logging
 import shutil
-import time
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -14,7 +13,15 @@ from rec.core.schema import FeatureSchema
 from rec.core.tables import FeatureTable
 from rec.etl.attempts import BY_ATTEMPT, input_digests, record_days, remove_dead
 from rec.etl.counts import append_counts, carry_counts
-from rec.etl.delta import TableColumn, Transaction, create_table, open_table, table_exists, write_frame
+from rec.etl.delta import (
+    TableColumn,
+    Transaction,
+    create_table,
+    open_table,
+    session_settings,
+    table_exists,
+    write_frame,
+)
 from rec.etl.features import open_features
 from rec.etl.files import TRIES, file_ids, rebased
 from rec.etl.fit import new_run_id
@@ -22,6 +29,7 @@ from rec.etl.goldens import write_goldens
 from rec.etl.lake import Lake, VisibleDay
 from rec.etl.order import ordered
 from rec.etl.source import Source
+from rec.etl.staging import PARTITIONED_WRITE, remove_stale
 from rec.ops.dense import SQL_TYPES
 from rec.ops.op import quoted
 from rec.ops.pipeline import FittedPipeline
@@ -32,7 +40,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _OTHER_TABLES = ("files", *BY_ATTEMPT, "vocabulary", "goldens")
-_STALE_SECONDS = 7 * 24 * 3600
 
 
 def write_features(source: Source, fitted: FittedPipeline, run_id: str | None = None) -> FeatureTable:
@@ -84,7 +91,7 @@ class _Writer:
                 self._write_day(day, attempts[day], encoded)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
-            _remove_stale(self.lake.staging)
+            remove_stale(self.lake.staging)
 
     def _write_day(self, day: int, attempt: int, encoded: "DataFrame") -> None:
         for _ in range(TRIES):
@@ -144,19 +151,20 @@ class _Writer:
             carry_counts(self.spark, pipeline, self.lake, self.run_id, moves)
         recount = {d: a for d, a in claimed.items() if d in self.fitted.days and d not in moves}
         if recount:
-            append_counts(self.source.frame, self.source.schema, pipeline, self.lake, self.run_id, recount)
+            append_counts(self.source.keyed, self.source.schema, pipeline, self.lake, self.run_id, recount)
 
     def _encoded(self, days: list[int], folder: Path) -> "DataFrame":
         """Return some days encoded. Several are laid down first, so that the source is read once and not by day."""
         ids = file_ids(self.source, self.lake, self.spark, self.run_id)
-        frame = self.source.frame.where(f"day IN ({', '.join(map(str, days))})")
+        frame = self.source.keyed.where(f"day IN ({', '.join(map(str, days))})")
         based = {"row_key": f"{rebased('row_key', ids)} AS row_key", "day": "CAST(day AS INT) AS day"}
         frame = frame.selectExpr(*[based.get(name, quoted(name)) for name in frame.columns])
         order = ["row_key", *[c.name for c in self.encoded_schema.columns], "day"]
         encoded = self.fitted.transform(frame).selectExpr(*[quoted(name) for name in order])
         if len(days) == 1:
             return encoded
-        encoded.write.partitionBy("day").parquet(str(folder))
+        with session_settings(self.spark, PARTITIONED_WRITE):
+            encoded.write.partitionBy("day").parquet(str(folder))
         return self.spark.read.schema(encoded.schema).parquet(str(folder))
 
     def _digest(self, day: int) -> str:
@@ -184,10 +192,3 @@ def check_columns(uri: str, schema: FeatureSchema) -> None:
             raise SchemaDriftError(
                 f"{uri}: column {held.name!r} is {dtype} there and {wanted[held.name]} now; use another root"
             )
-
-
-def _remove_stale(staging: Path) -> None:
-    """Remove what killed runs left: nothing here is read a week later."""
-    for path in staging.iterdir() if staging.is_dir() else ():
-        if time.time() - path.stat().st_mtime > _STALE_SECONDS:
-            shutil.rmtree(path, ignore_errors=True)

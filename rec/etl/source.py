@@ -22,10 +22,12 @@ class Source:
 
     ``frame``: the schema's columns (label INT, null where unlabelled; dense BIGINT or DOUBLE, sparse STRING or BIGINT,
     null where missing), ``row_key`` BIGINT = position in ``files`` · 2⁴⁰ + line number from 1, and ``day`` INT.
+    ``keyed``: the same rows for counting and encoding: a hex32 value is the number it was parsed to, if it was.
     ``quarantine``: ``file`` (position), ``file_name``, ``line``, ``text``, ``reason``, ``day`` (or null), ``row_key``.
     """
 
     frame: "DataFrame"
+    keyed: "DataFrame"
     schema: FeatureSchema
     ledger: Ledger
     quarantine: "DataFrame"
@@ -93,7 +95,10 @@ def _read(
 
 
 def read_source(spark: "SparkSession", config: SourceConfig) -> Source:
-    """Measure a source's files and return its rows, lazily. Raises InputError, DayError, SchemaDriftError."""
+    """Measure a source's files, parse its lines and return the rows.
+
+    Raises InputError, DayError, SchemaDriftError.
+    """
     from rec.etl.parquet import parquet_lines
     from rec.etl.text import text_lines
 
@@ -106,8 +111,9 @@ def read_source(spark: "SparkSession", config: SourceConfig) -> Source:
         settings["files"] = [file.sha256 for file in lines.files]
     return Source(
         frame=lines.rows,
+        keyed=lines.keyed,
         schema=lines.schema,
-        ledger=Ledger(files=lines.files, lines=lines.frame.select("row_key", "day", "_outcome", "label")),
+        ledger=Ledger(files=lines.files, schema=lines.schema, lines=lines.frame.drop("_text")),
         quarantine=lines.quarantined,
         files=lines.files,
         max_quarantine_fraction=config.max_quarantine_fraction,

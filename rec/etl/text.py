@@ -13,8 +13,9 @@ from rec.etl.days import cut_day_sql, date_sql, day_of_path, last_lines
 from rec.etl.intake import SourceFile, default_work_dir, find_files, measure_files
 from rec.etl.layout import Layout, feature_order
 from rec.etl.lines import Intake
-from rec.etl.rows import literal, outcome_sql, value_sql
+from rec.etl.rows import HEADER, PADDED, key_sql, literal, outcome_sql
 from rec.etl.scan import FILE_BITS, Place, number_rows, read_lines, write_places
+from rec.etl.staging import staged
 from rec.etl.unpack import intake_text
 
 if TYPE_CHECKING:
@@ -36,12 +37,14 @@ def text_lines(spark: "SparkSession", config: SourceConfig) -> BinnedLines:
     schema = _schema(intakes, files, cuts)
     groups = _groups(intakes).items()
     frames = [_group_lines(spark, config, group, _places(members, files), schema, cuts) for group, members in groups]
-    return BinnedLines(
+    lines = BinnedLines(
         frame=reduce(lambda a, b: a.unionByName(b), frames),
         schema=schema,
         files=files,
         names=file_names(spark, files, work_dir),
     )
+    made_by = [[_columns(config, group, schema, cuts), sorted(members)] for group, members in groups]
+    return staged(lines, made_by, work_dir)
 
 
 @dataclass(frozen=True)
@@ -93,15 +96,20 @@ def _group_lines(
     fields = f"SPLIT(line, {literal(group.layout.separator)}, -1) AS fields"
     table = write_places(spark, lines, places, config.work_dir or default_work_dir())
     numbered = number_rows(lines.selectExpr(_STRIP_CR), ["line", fields], table)
-    dated = numbered.selectExpr("_row_key", "line", "fields", f"{_day_sql(config, group.layout, cuts)} AS day")
+    day, *columns = _columns(config, group, schema, cuts)
+    dated = numbered.selectExpr("_row_key AS row_key", "line", "fields", day)
+    binned = dated.selectExpr("row_key", "day", "line", *columns)
+    text = "line" if group.utf8 else "MAKE_VALID_UTF8(line)"
+    # The text of a line that is a row is in its values.
+    kept = f"CASE WHEN _outcome NOT IN ('{PADDED}', '{HEADER}') THEN {text} END AS _text"
+    return binned.selectExpr("row_key", "day", "_outcome", kept, *schema.names)
+
+
+def _columns(config: SourceConfig, group: _Group, schema: FeatureSchema, cuts: list[int]) -> list[str]:
+    """Return the SQL of a line's day, its outcome and its values."""
     outcome = outcome_sql(group.layout, pad_right=config.pad_right, day_column=config.day.column)
-    return dated.selectExpr(
-        "_row_key AS row_key",
-        "day",
-        f"{outcome} AS _outcome",
-        f"{'line' if group.utf8 else 'MAKE_VALID_UTF8(line)'} AS _text",
-        *(f"{value_sql(name, group.layout)} AS {name}" for name in schema.names),
-    )
+    values = (f"{key_sql(column, group.layout)} AS {column.name}" for column in schema.columns)
+    return [f"{_day_sql(config, group.layout, cuts)} AS day", f"{outcome} AS _outcome", *values]
 
 
 def _day_sql(config: SourceConfig, layout: Layout, cuts: list[int]) -> str:
@@ -122,6 +130,7 @@ def _source_file(intake: Intake, config: SourceConfig) -> SourceFile:
         path=intake.path,
         sha256=intake.sha256,
         num_bytes=intake.num_bytes,
+        modified_ns=intake.modified_ns,
         num_lines=intake.num_lines,
         layout=intake.layout.kind,
         day=day_of_path(config.day.path, intake.path) if config.day.path else None,

@@ -53,9 +53,12 @@ def _kept(folder: Path, path: str) -> Intake | None:
     try:
         manifest = _Manifest.model_validate_json((folder / _MANIFEST).read_bytes())
         whole = all(os.path.getsize(part) == size for part, size in manifest.num_bytes.items())
+        modified_ns = os.stat(path).st_mtime_ns
     except (OSError, ValidationError):
         return None
-    return manifest.intake.model_copy(update={"path": path}) if whole else None
+    return (
+        manifest.intake.model_copy(update={"path": path, "modified_ns": modified_ns}) if whole else None
+    )
 
 
 def _unpack(path: str, folder: Path, day_column: str | None, part_bytes: int, is_gzip: bool) -> Intake:
@@ -86,14 +89,14 @@ def _check_free_space(path: str, folder: Path) -> None:
 
 
 def _write_parts(path: str, aside: Path, day_column: str | None, part_bytes: int, is_gzip: bool) -> Intake:
-    digest = hashlib.sha256()
+    before, digest = os.stat(path), hashlib.sha256()
     writer = _PartWriter(aside, part_bytes)
     with open(path, "rb") as file, closing(writer):
         blocks = read_blocks(file, digest)
         text = gunzip(path, blocks) if is_gzip else blocks
         counter = measure(path, map(writer.write, text), day_column)
     parts = tuple(Part(path=name, first_line=line) for name, line in writer.first_lines.items())
-    return intake_of(counter, digest.hexdigest(), parts)
+    return intake_of(counter, before, digest.hexdigest(), parts)
 
 
 def _settle(intake: Intake, aside: Path, folder: Path) -> Intake:

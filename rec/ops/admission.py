@@ -17,7 +17,14 @@ VOCABULARY_SCHEMA = (
     "`column` STRING, id BIGINT, value STRING, key BIGINT, `count` BIGINT, first_day INT, last_day INT, "
     "admitted_state STRING, retired_state STRING"
 )
-_VALUE_OF_KEY = {"hex32": "lpad(lower(hex(key)), 8, '0')", "int64": "CAST(key AS STRING)"}
+
+
+def hex_text(key: str) -> str:
+    """Return SQL for the hex32 value of a key, given as SQL."""
+    return f"lpad(lower(hex({key})), 8, '0')"
+
+
+_VALUE_OF_KEY = {"hex32": hex_text("key"), "int64": "CAST(key AS STRING)"}
 _LAST_RESERVED = first_vocabulary_id() - 1
 # High bits of a key, in the order of keys: they cut the values of one count into up to 256 cells.
 _CELL_OF_KEY = {"hex32": "shiftright(key, 24)", "int64": "shiftright(key, 56)"}

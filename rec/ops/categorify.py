@@ -1,6 +1,7 @@
 """Turn a categorical value into an id: see rec.core.ids for what each id means."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
@@ -15,7 +16,7 @@ from rec.ops.counting import CountStatistics, count_rows, observed_ranges
 from rec.ops.entries import entries_frame, summarize, with_arrays
 from rec.ops.lookup import broadcast_heads, encode
 from rec.ops.op import Arrays, Columns, FittedOp, Kind, State, Statistics, text_literal
-from rec.ops.vocabulary import VocabularyState, load_vocabulary
+from rec.ops.vocabulary import NumberKeys, VocabularyState, load_vocabulary
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -27,8 +28,8 @@ _INT32_LARGEST = 2**31 - 1
 class Categorify(FittedOp):
     """Give an id to each value seen at least ``freq_threshold`` times in the fitted days, at most ``max_size`` values.
 
-    ``broadcast_max_values`` says up to which size a column is encoded by a broadcast join and its vocabulary collected;
-    it changes how ids are looked up, never which.
+    ``broadcast_max_values`` says up to which size a column's vocabulary is collected, and reaches every task with the
+    query or by a broadcast join; it changes how ids are looked up, never which.
     """
 
     freq_threshold: int = 1
@@ -79,9 +80,11 @@ class Categorify(FittedOp):
         assert isinstance(state, VocabularyState)
         sizes = {c.name: state.columns[c.name].num_values for c in columns}
         types = {c.name: self._described(c, state).dtype for c in columns}
-        return encode(
-            df, columns, types, entries_frame(df.sparkSession, state), broadcast_heads(sizes, self.broadcast_max_values)
-        )
+        limits = broadcast_heads(sizes, self.broadcast_max_values)
+        heads = {c: limits[c.name] for c in columns}
+        arrays = {} if _is_on_gpu(df) else {c.name: state.columns[c.name].keys for c in columns}
+        by_slots = {n: keys for n, keys in arrays.items() if limits[n] is None and isinstance(keys, NumberKeys)}
+        return encode(df, types, partial(entries_frame, df.sparkSession, state), heads, by_slots)
 
     def replay(self, arrays: Arrays, columns: Columns, state: State) -> Arrays:
         assert isinstance(state, VocabularyState)
@@ -103,6 +106,11 @@ class Categorify(FittedOp):
     def _described(self, column: Column, state: VocabularyState) -> Column:
         size = state.columns[column.name].num_embeddings
         return column.model_copy(update={"dtype": _dtype(size), "key": None, "num_embeddings": size})
+
+
+def _is_on_gpu(df: "DataFrame") -> bool:
+    """Whether RAPIDS runs the frame: its joins on longs beat a look-up in arrays there."""
+    return "com.nvidia.spark" in (df.sparkSession.conf.get("spark.plugins", "") or "")
 
 
 def _dtype(num_embeddings: int) -> str:

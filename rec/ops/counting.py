@@ -33,23 +33,32 @@ class CountStatistics(Statistics):
         return CountStatistics(_summed(self.frame.unionByName(other.frame)), self.columns)
 
 
-def key_text(column: Column) -> str:
-    """Return the SQL text of a value's key: a long for hex32 and int64, else the value; missing and empty give NULL."""
+def key_texts(df: "DataFrame", columns: Columns) -> dict[str, str]:
+    """Return the SQL text of each column's key: a long for hex32 and int64, else the value; missing and empty are NULL.
+
+    A hex32 column may come as text or as its number.
+    """
+    types = dict(df.dtypes)
+    return {c.name: _key_text(c, types[c.name]) for c in columns}
+
+
+def _key_text(column: Column, sql_type: str) -> str:
     name = quoted(column.name)
-    if column.key == "hex32":
+    if column.key == "hex32" and sql_type == "string":
         return f"CAST(conv({name}, 16, 10) AS BIGINT)"
-    if column.key == "int64":
-        return f"CAST({name} AS BIGINT)"
-    return f"nullif(CAST({name} AS STRING), '')"
+    if column.key == "string":
+        return f"nullif(CAST({name} AS STRING), '')"
+    return f"CAST({name} AS BIGINT)"
 
 
 def observed_ranges(df: "DataFrame", columns: Columns) -> dict[str, tuple[int, int]]:
     """Return (smallest, largest) key of each numeric column: one aggregate, and none where every column is hex32."""
     ranges = {c.name: HEX32_RANGE for c in columns if c.key == "hex32"}
-    integers = [c for c in columns if c.key == "int64"]
+    integers = tuple(c for c in columns if c.key == "int64")
     if not integers:
         return ranges
-    bounds = [f"{f}({key_text(c)})" for c in integers for f in ("min", "max")]
+    keys = key_texts(df, integers)
+    bounds = [f"{f}({keys[c.name]})" for c in integers for f in ("min", "max")]
     row = df.selectExpr(*bounds).collect()[0]
     # A column that is missing in every row has no key to make room for.
     found = {c.name: (row[2 * i], row[2 * i + 1]) for i, c in enumerate(integers)}
@@ -88,8 +97,9 @@ def _key_bits(num_columns: int) -> int:
 def _count_packed(df: "DataFrame", columns: Columns, ranges: Mapping[str, tuple[int, int]]) -> "DataFrame":
     bits = _key_bits(len(columns))
     lows = [ranges[c.name][0] for c in columns]
+    keys = key_texts(df, columns)
     packed = [
-        f"coalesce(shiftleft({tag}L, {bits}) | ({key_text(c)} - ({_long(low)})), "
+        f"coalesce(shiftleft({tag}L, {bits}) | ({keys[c.name]} - ({_long(low)})), "
         f"shiftleft({len(columns)}L, {bits}) | {tag}L)"
         for tag, (c, low) in enumerate(zip(columns, lows))
     ]
@@ -117,9 +127,10 @@ def _count_packed(df: "DataFrame", columns: Columns, ranges: Mapping[str, tuple[
 
 
 def _count_alone(df: "DataFrame", columns: Columns) -> "DataFrame":
+    keys = key_texts(df, columns)
     parts = [
-        f"named_struct('column', {text_literal(c.name)}, 'key', {key_text(c) if c.key != 'string' else 'NULL'}, "
-        f"'value', {key_text(c) if c.key == 'string' else 'NULL'})"
+        f"named_struct('column', {text_literal(c.name)}, 'key', {keys[c.name] if c.key != 'string' else 'NULL'}, "
+        f"'value', {keys[c.name] if c.key == 'string' else 'NULL'})"
         for c in columns
     ]
     typed = [f"CAST({part} AS STRUCT<`column`: STRING, key: BIGINT, value: STRING>)" for part in parts]

@@ -1,19 +1,22 @@
-"""Encode keys by joining them with vocabulary entries, by three paths that give the same ids.
+"""Encode keys with vocabulary entries, by paths that give the same ids.
 
-A column within its broadcast limit is one broadcast join. Of a larger one the most frequent values are broadcast; the
-rows whose key is still open are laid out as (row, column, key), joined with the rest of the vocabulary by shuffle, and
-brought back to their rows: two shuffles however many columns are large, and no missing key enters either.
+A column within its broadcast limit is a look-up in arrays that are part of the query (see rec.ops.slots) or, on a GPU
+and for text, one broadcast join. Of a larger one the most frequent values are broadcast; the rows whose key is still
+open are laid out as (row, column, key), joined with the rest of the vocabulary by shuffle, and brought back to their
+rows: two shuffles however many columns are large, and no missing key enters either.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from rec.core.errors import ConfigError
 from rec.core.ids import MISSING, UNSEEN, first_vocabulary_id
 from rec.core.schema import Column
-from rec.ops.counting import key_text
+from rec.ops.counting import key_texts
 from rec.ops.dense import SQL_TYPES
 from rec.ops.op import Columns, quoted, text_literal
+from rec.ops.slots import slot_lookups
+from rec.ops.vocabulary import NumberKeys
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -37,17 +40,35 @@ def broadcast_heads(sizes: Mapping[str, int], max_values: int) -> dict[str, int 
 
 
 def encode(
-    df: "DataFrame", columns: Columns, types: Mapping[str, str], entries: "DataFrame", heads: Mapping[str, int | None]
+    df: "DataFrame",
+    types: Mapping[str, str],
+    entries: "Callable[[], DataFrame]",
+    heads: Mapping[Column, int | None],
+    arrays: Mapping[str, NumberKeys],
 ) -> "DataFrame":
-    """Return the frame with each column's values replaced by ids of dtype ``types[name]``."""
-    keyed = df.selectExpr("*", *[f"{key_text(c)} AS {quoted(_key(c))}" for c in columns])
-    for column in columns:
-        keyed = keyed.join(_head(entries, column, heads[column.name]).hint("broadcast"), _key(column), "left")
-    large = tuple(c for c in columns if heads[c.name] is not None)
-    if large:
-        keyed = _join_tails(keyed, large, _tails(entries, large, heads))
-    ids = {c.name: f"CAST({_id_text(c)} AS {SQL_TYPES[types[c.name]]}) AS {quoted(c.name)}" for c in columns}
+    """Return the frame with the columns of ``heads`` replaced by ids of dtype ``types[name]``.
+
+    ``arrays`` hold the vocabulary of columns that are looked up without a join; ``entries()`` gives that of the others.
+    """
+    keys = key_texts(df, tuple(heads))
+    keyed = df.selectExpr("*", *[f"{keys[c.name]} AS {quoted(_key(c))}" for c in heads])
+    if arrays:
+        with slot_lookups(df.sparkSession, arrays, {c.name: _key(c) for c in heads}) as texts:
+            keyed = keyed.selectExpr("*", *[f"{texts[c.name]} AS {quoted(_id(c))}" for c in heads if c.name in arrays])
+    joined = {c: head for c, head in heads.items() if c.name not in arrays}
+    if joined:
+        keyed = _join(keyed, entries(), joined)
+    ids = {c.name: f"CAST({_id_text(c)} AS {SQL_TYPES[types[c.name]]}) AS {quoted(c.name)}" for c in heads}
     return keyed.selectExpr(*[ids.get(name, quoted(name)) for name in df.columns])
+
+
+def _join(keyed: "DataFrame", entries: "DataFrame", heads: Mapping[Column, int | None]) -> "DataFrame":
+    for column, head in heads.items():
+        keyed = keyed.join(_head(entries, column, head).hint("broadcast"), _key(column), "left")
+    large = tuple(c for c, head in heads.items() if head is not None)
+    if not large:
+        return keyed
+    return _join_tails(keyed, large, _tails(entries, large, {c.name: head for c, head in heads.items()}))
 
 
 def _key(column: Column) -> str:

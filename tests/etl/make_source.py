@@ -49,32 +49,36 @@ def make_source(spark, days, schema=SCHEMA, num_partitions=2, quarantined=()):
     types = ", ".join(f"`{c.name}` {SQL_TYPES[c.dtype]}" for c in schema.columns)
     ddl = f"{types}, row_key BIGINT, day INT"
     frames, files, lines, bad = [], [], [], []
+    num_dense = len(schema.dense)
     for position, (day, rows) in enumerate(days.items()):
         content = repr(rows).encode()
         keyed = [(*row, (position << 40) + line, day) for line, row in enumerate(rows, 1)]
         frames += keyed
-        lines += [(row[-2], day, None, row[0]) for row in keyed]
+        lines += [(row[-2], day, None, row[0], *row[1 : 1 + num_dense]) for row in keyed]
         reasons = [reason for of_day, reason in quarantined if of_day == day]
         for line, reason in enumerate(reasons, len(rows) + 1):
-            lines.append(((position << 40) + line, day, reason, None))
+            lines.append(((position << 40) + line, day, reason, *[None] * (1 + num_dense)))
             bad.append((position, f"/raw/day_{day}", line, "?", reason, day, (position << 40) + line))
         files.append(
             SourceFile(
                 path=f"/raw/day_{day}",
                 sha256=hashlib.sha256(content + repr(reasons).encode()).hexdigest(),
                 num_bytes=len(content),
+                modified_ns=0,
                 num_lines=len(rows) + len(reasons),
                 layout="labelled",
                 day=day,
             )
         )
     frame = spark.createDataFrame(frames, ddl).repartition(num_partitions)
-    binned = spark.createDataFrame(lines, "row_key BIGINT, day INT, _outcome STRING, label INT")
+    dense = ", ".join(f"`{c.name}` {SQL_TYPES[c.dtype]}" for c in schema.dense)
+    binned = spark.createDataFrame(lines, f"row_key BIGINT, day INT, _outcome STRING, label INT, {dense}")
     quarantine = "file INT, file_name STRING, line BIGINT, text STRING, reason STRING, day INT, row_key BIGINT"
     return Source(
         frame=frame,
+        keyed=frame,
         schema=schema,
-        ledger=Ledger(files=tuple(files), lines=binned),
+        ledger=Ledger(files=tuple(files), schema=schema, lines=binned),
         quarantine=spark.createDataFrame(bad, quarantine),
         files=tuple(files),
         max_quarantine_fraction=1.0,

@@ -1,6 +1,7 @@
 """Text to rows: every physical line in one bin, with its number, by either scan."""
 
 import gzip
+import os
 from dataclasses import replace
 
 import pytest
@@ -10,6 +11,7 @@ from line_reference import GOOD, NAMES, bin_of, good_line, split_lines, values_o
 
 import rec
 from rec.core.errors import InputError, QuarantineLimitError
+from rec.etl.staging import staged
 
 ALL = {"day": {"lines": [1.0]}, "max_quarantine_fraction": 1.0}
 
@@ -155,7 +157,7 @@ def test_line_numbers_hold_over_many_blocks(spark, tmp_path, small_blocks, blank
     contents = [numbered_file(1000 * k, 60 + 40 * k, blank) for k in range(3)]
     contents.append(gzip.compress(numbered_file(3000, 90, blank)))
     source = rec.read_criteo(spark, write_files(tmp_path, contents), **{**ALL, "work_dir": tmp_path / "_work"})
-    assert source.frame.rdd.getNumPartitions() > 20
+    assert len(list((tmp_path / "_work/rows").rglob("*.parquet"))) > 20
     rows = source.frame.select("row_key", "I7").collect()
     assert all(row["I7"] == 1000 * (row["row_key"] >> 40) + (row["row_key"] & (2**40 - 1)) for row in rows)
     assert len(rows) == len({row["row_key"] for row in rows})
@@ -213,13 +215,45 @@ def test_cuts_count_lines_over_all_files(spark, tmp_path):
     ]
 
 
-def test_a_file_that_changes_after_intake_is_an_error(spark, tmp_path):
+def test_a_file_that_changes_before_it_is_parsed_is_an_error(spark, tmp_path, monkeypatch):
+    path, work_dir = tmp_path / "day.tsv", tmp_path / "work"
+    path.write_text((good_line() + "\n") * 5)
+
+    def change_then_stage(lines, *given):
+        path.write_text((good_line(label="0") + "\n") * 5)
+        return staged(lines, *given)
+
+    monkeypatch.setattr("rec.etl.text.staged", change_then_stage)
+    with pytest.raises(InputError, match=r"day\.tsv: [\d,]+ bytes at intake, .* it changed meanwhile"):
+        rec.read_criteo(spark, path, **{**ALL, "work_dir": work_dir})
+    assert not list((work_dir / "rows").iterdir())
+
+
+def test_a_file_that_changes_after_it_was_parsed_changes_nothing(spark, tmp_path):
     path = tmp_path / "day.tsv"
     path.write_text((good_line() + "\n") * 5)
     source = rec.read_criteo(spark, path, **ALL)
     path.write_text((good_line() + "\n") * 4)
-    with pytest.raises(InputError, match=r"day\.tsv: 5 lines at intake, 4 in the ledger's bins"):
-        source.check()
+    source.check()
+    assert source.frame.count() == source.ledger.rows[0].accepted == 5
+
+
+def test_lines_are_parsed_once_for_equal_files_and_settings(spark, tmp_path):
+    path, given = tmp_path / "day.tsv", {**ALL, "work_dir": tmp_path / "work"}
+    path.write_text((good_line() + "\n") * 5)
+    rec.read_criteo(spark, path, **given)
+    [first] = (tmp_path / "work/rows").iterdir()
+    part = next(first.rglob("*.parquet")).stat().st_mtime_ns
+    rec.read_criteo(spark, path, **given)
+    assert [folder.name for folder in first.parent.iterdir()] == [first.name]
+    assert next(first.rglob("*.parquet")).stat().st_mtime_ns == part
+    rec.read_criteo(spark, path, **given, pad_right=True)
+    os.utime(first, (0, 0))
+    path.write_text((good_line() + "\n") * 6)
+    source = rec.read_criteo(spark, path, **given)
+    assert source.frame.count() == 6
+    assert len(list(first.parent.iterdir())) == 2
+    assert not first.exists()
 
 
 def test_more_quarantined_lines_than_allowed_stop_a_run(spark, tmp_path):

@@ -149,8 +149,21 @@ def skewed(spark):
     return spark.createDataFrame(rows, "row_key BIGINT, day INT, h STRING, n BIGINT, s STRING").cache()
 
 
+def replayed(op, columns, state, rows):
+    """Return the ids of collected rows by NumPy alone."""
+    raw = {}
+    for column in columns:
+        data_B = np.empty(len(rows), object)
+        data_B[:] = [b"" if row[column.name] is None else str(row[column.name]).encode() for row in rows]
+        raw[column.name] = Values(data_B, np.array([row[column.name] is None for row in rows]))
+    ids = op.replay(raw, columns, state)
+    return list(zip(*(ids[column.name].data_B.tolist() for column in columns)))
+
+
+@pytest.mark.parametrize("on_gpu", [False, True], ids=["arrays", "joins"])
 @pytest.mark.parametrize("broadcast_max_values", [0, 1, 16, 60, 1_000_000])
-def test_every_way_of_looking_up_gives_the_same_ids(skewed, broadcast_max_values):
+def test_every_way_of_looking_up_gives_the_same_ids(skewed, monkeypatch, broadcast_max_values, on_gpu):
+    monkeypatch.setattr("rec.ops.categorify._is_on_gpu", lambda df: on_gpu)
     columns = (
         Column(name="h", role="sparse", dtype="string", key="hex32"),
         Column(name="n", role="sparse", dtype="int64", key="int64"),
@@ -159,12 +172,21 @@ def test_every_way_of_looking_up_gives_the_same_ids(skewed, broadcast_max_values
     train = skewed.where("row_key % 5 < 4 AND coalesce(n, 0) % 3 <> 0")
     reference = Categorify(freq_threshold=2)
     state = reference.admit(reference.fit(train, columns))
-    expected = [tuple(r) for r in reference.transform(skewed, columns, state).orderBy("row_key").collect()]
+    expected = replayed(reference, columns, state, skewed.orderBy("row_key").collect())
     op = Categorify(freq_threshold=2, broadcast_max_values=broadcast_max_values)
     out = op.transform(skewed, columns, state)
-    assert [tuple(r) for r in out.orderBy("row_key").collect()] == expected
+    assert [(r["h"], r["n"], r["s"]) for r in out.orderBy("row_key").collect()] == expected
     plan = out._jdf.queryExecution().optimizedPlan().toString()
     assert ("tail_id" in plan) == (broadcast_max_values < 400)
+    assert ("xxhash64" in plan) == (broadcast_max_values >= 16 and not on_gpu)
+
+
+def test_hex_values_may_come_as_their_numbers(spark):
+    op, state, df = fitted(spark, ["00000001", "ffffffff", "ffffffff", None], HEX)
+    numbers = df.selectExpr("day", "CAST(conv(C, 16, 10) AS BIGINT) AS C")
+    assert op.admit(op.fit(numbers, HEX)).canonical() == state.canonical()
+    encoded = op.transform(numbers, HEX, state).collect()
+    assert [row["C"] for row in encoded] == [row["C"] for row in op.transform(df, HEX, state).collect()] == [4, 3, 3, 1]
 
 
 def test_the_smallest_columns_are_broadcast_whole():
