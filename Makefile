@@ -5,6 +5,7 @@ PYTHON := .venv/bin/python
 REC := .venv/bin/rec
 RECIPE ?= conf/criteo_demo.yaml
 SETTINGS :=
+BENCH ?= bench/datasets.py bench/loader.py bench/etl.py
 
 # make demo DATA=path/to/train.txt runs any Criteo file, cut at 80 % and 90 % of its lines.
 ifdef DATA
@@ -12,22 +13,22 @@ RECIPE := conf/criteo_kaggle.yaml
 SETTINGS := --set source.path=$(DATA) --set root=lake/data
 endif
 
-.PHONY: help demo test test-slow bench lint wheel python jars gpu-jar horovod serve clean
+.PHONY: help demo test test-slow bench lint wheel python jars gpu-jar horovod serve peers clean
 
 help:
 	@echo "make demo       raw click log to a served model, with a report (RECIPE=conf/criteo_tiny.yaml, DATA=train.txt)"
 	@echo "make test       every contract in its small form"
 	@echo "make test-slow  what needs minutes by nature; writes docs/slow.md"
-	@echo "make bench      speed as ratios against peers"
+	@echo "make bench      speed as ratios against peers (BENCH=bench/etl.py ARGS='--rows 10000000')"
 	@echo "make lint       style, types and import rules"
 	@echo "make wheel      dist/reclake-*.whl"
 
-python jars gpu-jar horovod serve:
+python jars gpu-jar horovod serve peers:
 	@deploy/install.sh $@
 
 jars: | python
 gpu-jar: | jars
-horovod serve: | python
+horovod serve peers: | python
 
 # The features come first: the first ledger is on the screen before the Horovod build starts.
 demo: | python jars
@@ -41,8 +42,8 @@ test: | python jars gpu-jar horovod serve
 test-slow: | python jars gpu-jar horovod serve
 	@$(PYTHON) tests/slow_report.py docs/slow.md $(ARGS)
 
-bench: | python jars horovod serve
-	@for script in bench/*.py; do echo "== $$script"; $(PYTHON) $$script; done
+bench: | python jars peers
+	@for script in $(BENCH); do echo "== $$script"; $(PYTHON) $$script $(ARGS); done
 
 lint: | python
 	@.venv/bin/ruff check . && .venv/bin/ruff format --check .

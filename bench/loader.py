@@ -5,6 +5,7 @@ into row-major arrays. The loader also shuffles, checks every id and null, and b
 """
 
 import argparse
+import statistics
 import tempfile
 import time
 from collections.abc import Callable
@@ -13,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import WriterProperties, write_deltalake
+from machine import describe
 
 from rec.core.schema import Column, FeatureSchema
 from rec.core.tables import FeatureTable
@@ -65,13 +67,10 @@ def load(loader: Loader) -> int:
     return sum(len(batch.label_B) for batch in loader)
 
 
-def million_rows_per_cpu_second(read: Callable[[], int], repeats: int) -> float:
-    """Return the best of some runs; CPU seconds count all threads of the process."""
-    best = 0.0
-    for _ in range(repeats):
-        start = time.process_time()
-        best = max(best, read() / (time.process_time() - start) / 1e6)
-    return best
+def million_rows_per_cpu_second(read: Callable[[], int]) -> float:
+    """CPU seconds count all threads of the process."""
+    start = time.process_time()
+    return read() / (time.process_time() - start) / 1e6
 
 
 def main() -> None:
@@ -90,9 +89,12 @@ def main() -> None:
             config = LoaderConfig(global_batch_size=arguments.batch, num_window_row_groups=groups)
             loader = make_loader(table, [0], config=config)
             reads[f"loader, window of {groups}"] = lambda loader=loader: load(loader)
-        speeds = {name: million_rows_per_cpu_second(read, arguments.repeats) for name, read in reads.items()}
+        # In turns, so that a busy moment of the machine falls on all of them.
+        turns = [[million_rows_per_cpu_second(r) for r in reads.values()] for _ in range(arguments.repeats)]
+    speeds = dict(zip(reads, map(statistics.median, zip(*turns))))
     anchor = speeds["pyarrow decode + stack"]
-    print(f"{arguments.rows:,} rows, global batch {arguments.batch:,}; best of {arguments.repeats}")
+    print(describe("petastorm", "pyarrow", "numpy", "torch"))
+    print(f"{arguments.rows:,} rows, global batch {arguments.batch:,}; medians of {arguments.repeats}")
     for name, speed in speeds.items():
         print(f"{name:<24} {speed:6.2f} M rows/CPU-s  {speed / anchor:5.2f} x decode + stack")
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Install one part of the set-up: python | jars | gpu-jar | horovod | serve. A part that is up to date is skipped.
+# Install one part of the set-up: python | jars | gpu-jar | horovod | serve | peers. A part that is up to date is skipped.
 # Packages come by pip's and Gradle's own clients; uv and Gradle keep what they fetched, so a second time is quick.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -87,11 +87,16 @@ install_serve() {
     $uv pip install -q --python $serve_venv/bin/python --compile-bytecode -c deploy/constraints-serve.txt -e '.[serve]'
 }
 
+install_peers() {
+    $uv pip install -q --python $venv/bin/python --compile-bytecode -c constraints.txt -e '.[bench]'
+}
+
 case "${1:-}" in
     python) part "Python packages in $venv" $venv/.installed "1 to 3 minutes, 5 GB" pyproject.toml constraints.txt deploy/install.sh -- install_python ;;
     jars) part "Delta jars" jars/.installed "15 seconds, 40 seconds with Gradle" build.gradle -- install_jars ;;
     gpu-jar) part "RAPIDS jar, 1.0 GB" jars/gpu/.installed "20 seconds to some minutes" build.gradle -- install_gpu_jar ;;
     horovod) part "Horovod build" $venv/.installed-horovod "2 to 6 minutes, later seconds" constraints.txt deploy/horovod-cxx17.cmake -- install_horovod ;;
     serve) part "Triton and $serve_venv" $serve_venv/.installed "30 seconds" pyproject.toml deploy/constraints-serve.txt -- install_serve ;;
-    *) die "usage: deploy/install.sh python | jars | gpu-jar | horovod | serve" ;;
+    peers) part "Peers of the benchmarks" $venv/.installed-peers "10 seconds" pyproject.toml constraints.txt -- install_peers ;;
+    *) die "usage: deploy/install.sh python | jars | gpu-jar | horovod | serve | peers" ;;
 esac
