@@ -66,11 +66,15 @@ class EpochRecord(BaseModel):
 
 
 class TrainingLog(BaseModel):
-    """All that training remembers beside weights and row order; a resumed run goes on with it."""
+    """All that training remembers beside weights and row order; a resumed run goes on with it.
+
+    ``train_seconds`` are rank 0's in steps, the wait for their rows included; no evaluation and no checkpoint.
+    """
 
     model_config = ConfigDict(extra="forbid")
 
     step: int = 0
+    train_seconds: float = 0.0
     epochs: list[EpochRecord] = []
     losses: list[LossPoint] = []
     epoch_loss_sum: float = 0.0
@@ -78,8 +82,9 @@ class TrainingLog(BaseModel):
     point_loss_sum: float = 0.0
     point_steps: int = 0
 
-    def add_step(self, loss: float, steps_per_point: int) -> None:
+    def add_step(self, loss: float, steps_per_point: int, seconds: float) -> None:
         self.step += 1
+        self.train_seconds += seconds
         self.epoch_loss_sum += loss
         self.epoch_steps += 1
         self.point_loss_sum += loss
@@ -92,6 +97,10 @@ class TrainingLog(BaseModel):
         loss = self.epoch_loss_sum / self.epoch_steps
         self.epochs.append(EpochRecord(epoch=len(self.epochs) + 1, step=self.step, loss=loss, evaluation=evaluation))
         self.epoch_loss_sum, self.epoch_steps = 0.0, 0
+
+    def rows_per_second(self, global_batch_size: int) -> float | None:
+        """Return trained rows a second, over all ranks."""
+        return self.step * global_batch_size / self.train_seconds if self.train_seconds else None
 
     def best_epoch(self, metric: Metric) -> EpochRecord | None:
         """Return the epoch with the best valid figure, the earlier of equals; None where no epoch was evaluated."""

@@ -1,6 +1,7 @@
 """Training on one rank of a group: every rank runs the same program."""
 
 import logging
+import time
 from typing import Any
 
 import torch
@@ -97,13 +98,15 @@ class Trainer:
         every = self.config.checkpoint_every_steps
         steps_per_point = max(1, self.loader.steps_per_epoch // _LOSS_POINTS_PER_EPOCH)
         speed = Speed(self.config.global_batch_size, self.loader.steps_per_epoch, self.loader.step)
+        started = time.monotonic()
         for batch in self.loader:
             loss = self.learner.train_step(batch, self.log.step)
-            self.log.add_step(loss, steps_per_point)
+            self.log.add_step(loss, steps_per_point, time.monotonic() - started)
             self.report(phase="train", step=self.log.step, loss=loss, epoch=len(self.log.epochs) + 1, **speed.figures())
             # The end of an epoch has a checkpoint of its own.
             if every and self.log.step % every == 0 and self.loader.step > 0:
                 self._save()
+            started = time.monotonic()
 
     def _evaluate(self) -> Evaluation | None:
         if self.valid is None:

@@ -19,7 +19,7 @@ def figures(auc, log_loss):
 def log_of(*evaluations):
     log = TrainingLog()
     for evaluation in evaluations:
-        log.add_step(0.5, 1)
+        log.add_step(0.5, 1, 0.25)
         log.add_epoch(evaluation)
     return log
 
@@ -54,8 +54,10 @@ def test_all_epochs_trained_is_finished():
 def test_loss_points_are_means_of_the_steps_between():
     log = TrainingLog()
     for loss in (1.0, 2.0, 4.0, 6.0, 9.0):
-        log.add_step(loss, 2)
+        log.add_step(loss, 2, 0.25)
     assert log.losses == [(2, 1.5), (4, 5.0)]
+    assert log.rows_per_second(100) == 400
+    assert TrainingLog().rows_per_second(100) is None
     log.add_epoch(None)
     assert log.epochs[0].loss == 22 / 5
     assert TrainingLog.model_validate_json(log.model_dump_json()) == log
