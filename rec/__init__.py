@@ -24,7 +24,7 @@ _HOME = {
     "make_loader": "rec.data.loader",
     "train_model": "rec.launch.train",
     "evaluate": "rec.launch.evaluate",
-    "export": "rec.train.export",
+    "export": "rec.launch.export",
     "open_bundle": "rec.bundle.verify",
     "push": "rec.serve.push",
     "Recipe": "rec.run",

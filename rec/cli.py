@@ -68,7 +68,9 @@ def etl(
     recipe: RecipePath,
     settings: Settings = None,
     spark_conf: SparkConf = None,
-    explain: Annotated[bool, typer.Option(help="Keep nothing; say what of the stage a GPU would run.")] = False,
+    explain: Annotated[
+        bool, typer.Option(help="Write no table; say, and keep a record of, what a GPU would run.")
+    ] = False,
 ) -> int:
     """Raw rows to a feature table, with a ledger of every line."""
     from rec.run import explain_etl, load_recipe, open_stages, run_etl

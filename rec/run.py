@@ -3,11 +3,12 @@
 import logging
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rec.core.config import Config, load_config
+from rec.core.manifest import sha256_file
 from rec.core.records import Artifact, Run, StageRecord, Stopwatch, newest_record
 from rec.core.tables import Days, FeatureTable
 from rec.datasets.criteo_like import LEDGER, CriteoLikeConfig
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from rec.core.tables import Evaluation
+    from rec.etl.build import BuiltFeatures
     from rec.etl.receipt import Receipt
     from rec.etl.source import Source
     from rec.train.checkpoint import Checkpoint
@@ -115,12 +117,13 @@ def run_all(stages: Stages) -> Path:
 
 def run_etl(stages: Stages) -> FeatureTable:
     """Raw rows to a feature table, with a ledger of every line."""
+    from rec.etl.receipt import kept_receipt
     from rec.report.tables import ledger_table
 
     recipe, watch = stages.recipe, Stopwatch()
     _write_dataset(recipe)
     built = _build_features(stages, recipe.root, recipe.days.train)
-    figures = {**_ledger_figures(built), "columns": _column_figures(stages, built)}
+    figures = {**built.figures(), "gpu_receipt": kept_receipt(recipe.root, recipe.model_dump(mode="json"))}
     inputs = {Path(f.path).name: Artifact(uri=f.path, sha256=f.sha256) for f in built.source.files}
     stages.record("etl", watch, (inputs, {"features": _artifact(built.table)}), figures, built.source.ledger.warnings)
     stages.show(ledger_table(figures))
@@ -131,6 +134,7 @@ def run_train(stages: Stages) -> "Checkpoint":
     """Feature table to a checkpoint. With ``refit``, the first training chooses the number of epochs for a second."""
     from rec.etl.features import open_features
     from rec.launch.figures import training_figures
+    from rec.report.tables import training_line
 
     recipe, watch = stages.recipe, Stopwatch()
     table = open_features(recipe.root)
@@ -144,6 +148,7 @@ def run_train(stages: Stages) -> "Checkpoint":
         figures = {**training_figures(checkpoint), "choice": choice}
     outputs = {"checkpoint": Artifact(uri=checkpoint.path, sha256=checkpoint.sha256)}
     stages.record("train", watch, ({"features": _artifact(table)}, outputs), figures)
+    stages.show(training_line(figures))
     return checkpoint
 
 
@@ -156,7 +161,7 @@ def run_evaluate(stages: Stages) -> "Evaluation":
     checkpoint = _newest_checkpoint(recipe)
     folder = stages.run.folder / "scores"
     planted = planted_scores(Path(recipe.source.path).parent, checkpoint.table) if recipe.dataset else None
-    figures, test = evaluation_figures(stages.spark, checkpoint, recipe.days, folder, planted)
+    figures, test = evaluation_figures(stages.spark, checkpoint, recipe.days, folder, planted, recipe.launch)
     inputs = {
         "checkpoint": Artifact(uri=checkpoint.path, sha256=checkpoint.sha256),
         "features": _artifact(checkpoint.table),
@@ -168,18 +173,16 @@ def run_evaluate(stages: Stages) -> "Evaluation":
 
 def run_push(stages: Stages) -> dict[str, Any]:
     """Checkpoint to a verified bundle, served as a new version, its scores compared with the table's rows."""
-    from rec.etl.vocabulary import with_all_arrays
+    from rec.launch.export import export
     from rec.launch.parity import ParityInput, measure_latency, measure_parity
     from rec.ops.pipeline import FittedPipeline
     from rec.report.tables import push_table
     from rec.serve.push import push
-    from rec.train.export import export
 
     recipe, watch = stages.recipe, Stopwatch()
     checkpoint = _newest_checkpoint(recipe)
     table, days = checkpoint.table, checkpoint.days.test or checkpoint.days.valid
-    fitted = with_all_arrays(FittedPipeline.load(Path(table.uri).parent / "states" / table.state_id))
-    bundle = export(checkpoint, fitted)
+    bundle = export(checkpoint, FittedPipeline.load(Path(table.uri).parent / "states" / table.state_id))
     source = stages.source()
     served = push(bundle, config=recipe.serve)
     try:
@@ -190,7 +193,7 @@ def run_push(stages: Stages) -> dict[str, Any]:
             "version": served.version,
             "goldens": bundle.goldens().num_rows,
             "parity": measure_parity(served, bundle, given),
-            "latency_ms": measure_latency(served, source),
+            **measure_latency(served, bundle, source),
         }
     finally:
         served.stop()
@@ -212,14 +215,28 @@ def write_run_report(stages: Stages) -> Path:
 
 
 def explain_etl(recipe: Recipe, cluster_conf: str | Path, *, broadcasts: bool = True) -> "Receipt":
-    """Run the features stage on the CPU into a folder that is thrown away, and say what of it a GPU would run."""
+    """Run the features stage on the CPU into a folder that is thrown away, and say what of it a GPU would run.
+
+    The receipt is kept as a record of the recipe's own root, where the next features stage finds it.
+    """
     from rec.etl.receipt import captured_stderr, explain_conf, make_receipt
 
-    settings = explain_conf(cluster_conf, broadcasts=broadcasts)
+    watch, settings = Stopwatch(), explain_conf(cluster_conf, broadcasts=broadcasts)
     with tempfile.TemporaryDirectory(prefix="reclake-explain-") as folder, captured_stderr() as log_file:
         stages = open_stages(recipe.model_copy(update={"root": folder}), extra=settings)
         run_etl(stages)
-        return make_receipt(stages.spark, log_file)
+        receipt = make_receipt(stages.spark, log_file)
+    kept = replace(stages, recipe=recipe, run=Run(recipe.root))
+    record_receipt(kept, receipt, watch, cluster_conf, broadcasts=broadcasts)
+    return receipt
+
+
+def record_receipt(
+    stages: Stages, receipt: "Receipt", watch: Stopwatch, cluster_conf: str | Path, *, broadcasts: bool
+) -> None:
+    """Write the record ``explain``."""
+    conf = Artifact(uri=str(cluster_conf), sha256=sha256_file(cluster_conf))
+    stages.record("explain", watch, ({"conf": conf}, {}), {**receipt.figures(), "broadcasts": broadcasts})
 
 
 def _write_dataset(recipe: Recipe) -> None:
@@ -235,46 +252,15 @@ def _write_dataset(recipe: Recipe) -> None:
     write_criteo_like(folder, recipe.dataset)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Built:
-    """A source and the feature table made of it; ``written`` are the days that were not there already."""
-
-    source: "Source"
-    table: FeatureTable
-    written: tuple[int, ...]
-
-
-def _build_features(stages: Stages, root: str | Path, days: tuple[int, ...]) -> _Built:
-    from rec.etl.fit import fit_features
-    from rec.etl.sink import write_days
+def _build_features(stages: Stages, root: str | Path, days: tuple[int, ...]) -> "BuiltFeatures":
+    from rec.etl.build import build_features
     from rec.ops.config import build_pipeline
 
     source = stages.source()
     source.check()
     source.check_days(stages.recipe.days)
     pipeline = build_pipeline(stages.recipe.features, source.schema)
-    fitted = fit_features(source, pipeline, root, days, stages.run.run_id)
-    table, written = write_days(source, fitted, stages.run.run_id)
-    return _Built(source=source, table=table, written=written)
-
-
-def _ledger_figures(built: _Built) -> dict[str, Any]:
-    return {
-        "ledger": [row.figures() for row in built.source.ledger.rows],
-        "num_rows": built.table.num_rows,
-        "days": list(built.table.days),
-        "state_id": built.table.state_id,
-        "no_op": not built.written,
-    }
-
-
-def _column_figures(stages: Stages, built: _Built) -> list[dict[str, Any]]:
-    from rec.etl.profile import column_figures
-
-    def read(uri: str) -> Any:
-        return stages.spark.read.format("delta").load(uri)
-
-    return column_figures(read(built.table.uri), read(f"{Path(built.table.uri).parent}/vocabulary"), built.table.schema)
+    return build_features(source, pipeline, root, days, stages.run.run_id)
 
 
 def _train(stages: Stages, table: FeatureTable, config: TrainConfig, days: Days) -> "Checkpoint":

@@ -10,6 +10,7 @@ from rec.core.errors import TrainingError
 from rec.core.tables import Days, Evaluation, FeatureTable
 from rec.datasets.criteo_like import CriteoLikeDataset
 from rec.etl.files import rows_of_files
+from rec.launch.config import LaunchConfig
 from rec.launch.evaluate import evaluate
 from rec.train.baseline import logistic_regression
 from rec.train.bootstrap import auc_interval
@@ -41,7 +42,7 @@ def planted_scores(folder: Path, table: FeatureTable) -> PlantedScores:
 
 
 def training_figures(checkpoint: Checkpoint) -> dict[str, Any]:
-    """Return loss curve, epochs, sharding plan and sizes of a finished training."""
+    """Return loss curve, epochs, speed, sharding plan and sizes of a finished training."""
     log = checkpoint.log
     best = log.best_epoch(checkpoint.config.metric)
     placements = checkpoint.plan.placements
@@ -57,6 +58,7 @@ def training_figures(checkpoint: Checkpoint) -> dict[str, Any]:
         ],
         "best_epoch": best.epoch if best else len(log.epochs),
         "num_steps": log.step,
+        "rows_per_second": log.rows_per_second(checkpoint.config.global_batch_size),
         "num_parameters": sum(p.table.num_embeddings * p.table.embedding_dim for p in placements),
         "world_size": checkpoint.world_size,
         "plan": [
@@ -73,7 +75,12 @@ def training_figures(checkpoint: Checkpoint) -> dict[str, Any]:
 
 
 def evaluation_figures(
-    spark: "SparkSession", checkpoint: Checkpoint, days: Days, scores_folder: Path, planted: PlantedScores | None
+    spark: "SparkSession",
+    checkpoint: Checkpoint,
+    days: Days,
+    scores_folder: Path,
+    planted: PlantedScores | None,
+    launch: LaunchConfig,
 ) -> tuple[dict[str, Any], Evaluation]:
     """Return figures of the test days beside the baselines' on the same rows, and the test evaluation.
 
@@ -86,7 +93,7 @@ def evaluation_figures(
     best = checkpoint.log.best_epoch(checkpoint.config.metric)
     if best and best.evaluation:
         figures["valid"] = best.evaluation.model_dump()
-    test = evaluate(checkpoint, checkpoint.table, judged, spark=spark, scores_folder=scores_folder)
+    test = evaluate(checkpoint, checkpoint.table, judged, spark=spark, scores_folder=scores_folder, launch=launch)
     scores = read_scores(scores_folder)
     label_B, logit_B = scores["label"], scores["logit"]
     baselines: dict[str, Any] = {}

@@ -2,7 +2,6 @@
 
 import csv
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,6 +9,7 @@ from rec.core.errors import ServingError
 from rec.etl.config import DayRule, SourceConfig
 from rec.etl.scan import FILE_BITS
 from rec.etl.source import Source, read_source
+from rec.launch.slices import BATCH_ROWS, SLICE_ROWS, sliced
 from rec.serve.client import Client
 from rec.serve.config import ServeConfig
 from rec.serve.frames import raw_columns
@@ -19,8 +19,6 @@ from rec.serve.server import running_server
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-SLICE_LINES = 250_000
-BATCH_ROWS = 2048
 COLUMNS = ("file", "line", "prob", "logit")
 
 
@@ -40,8 +38,7 @@ def score_file(spark: "SparkSession", config: SourceConfig, rows: Path, serve: S
         with open(partial, "w", newline="", encoding="utf-8") as file, Client(url, serve.model_name) as client:
             writer = csv.writer(file)
             writer.writerow(COLUMNS)
-            for condition in _slices(source):
-                table = source.frame.where(condition).orderBy("row_key").toArrow()
+            for table in sliced(source.frame, _first_keys(source)):
                 columns, row_key_B = raw_columns(table, client.state.raw)
                 assert row_key_B is not None
                 scores = client.score(columns, batch_size=BATCH_ROWS)
@@ -61,9 +58,7 @@ def _running_url(serve: ServeConfig) -> str:
     return control.url
 
 
-def _slices(source: Source) -> Iterator[str]:
-    """Yield conditions that cut the rows into pieces a driver holds, in the order of files and lines."""
-    for position, file in enumerate(source.files):
-        for first in range(1, file.num_lines + 1, SLICE_LINES):
-            key = (position << FILE_BITS) + first
-            yield f"row_key >= {key}L AND row_key < {key + SLICE_LINES}L"
+def _first_keys(source: Source) -> list[int]:
+    """Return the row keys that the slices of each file begin with."""
+    starts = [(position << FILE_BITS, file.num_lines) for position, file in enumerate(source.files)]
+    return [start + line for start, num_lines in starts for line in range(1, num_lines + 1, SLICE_ROWS)]

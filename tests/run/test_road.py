@@ -1,25 +1,49 @@
 """The whole road on small generated rows, by recipe and by the Python API."""
 
+import contextlib
+import io
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 from small_road import RECIPE, Road
 
 import rec
-from rec.core.records import newest_record
+from rec.core.records import Run, Stopwatch, newest_record
 from rec.etl.features import open_features
+from rec.etl.gpuplan import Fallback
+from rec.etl.receipt import Receipt, kept_receipt
+from rec.run import Recipe, Stages, record_receipt
 from rec.serve.config import ServeConfig
 from rec.serve.server import Server
 from rec.train.curves import read_scores
 
+CLUSTER_CONF = Path(__file__).resolve().parents[2] / "conf/spark/cluster-gpu.conf"
+SLICE_ROWS = 128
+
+
+def keep_receipt(road: Road, spark, num_gpu_operators: int, **changes) -> str:
+    """Keep a receipt as one that was taken of the road's recipe, with changes to it; return the id of its run."""
+    recipe = Recipe.model_validate({**road.content, **changes})
+    stages = Stages(recipe, Run(recipe.root), spark, print)
+    fallback = Fallback("ProjectExec", "try_cast is not supported")
+    receipt = Receipt(num_queries=9, num_plans=9, num_gpu_operators=num_gpu_operators, fallbacks=(fallback,))
+    record_receipt(stages, receipt, Stopwatch(), CLUSTER_CONF, broadcasts=True)
+    return stages.run.run_id
+
 
 @pytest.fixture(scope="module")
 def walked(tmp_path_factory, raw_days, spark) -> Road:
-    """A road that was walked to its end."""
+    """A road that was walked to its end, with what it printed; its test day was compared in three slices."""
     road = Road(tmp_path_factory.mktemp("road"), raw_days)
     road.content["train"]["refit"] = True
-    assert road.command("run") == 0
+    road.receipt_run = keep_receipt(road, spark, 123)
+    keep_receipt(road, spark, 456, features={"dense": road.content["features"]["dense"]})
+    with contextlib.redirect_stdout(io.StringIO()) as printed, pytest.MonkeyPatch.context() as patch:
+        patch.setattr("rec.launch.parity.SLICE_ROWS", SLICE_ROWS)
+        assert road.command("run") == 0
+    road.printed = printed.getvalue()
     return road
 
 
@@ -63,14 +87,59 @@ def test_the_report_is_one_file(walked):
     assert "://" not in text.replace("http://www.w3.org", "").replace(f"file://{walked.folder}", "")
 
 
-def test_features_again_are_a_no_op(walked):
-    before = open_features(walked.root)
+def test_a_receipt_of_the_same_source_and_features_is_in_record_and_report(walked):
+    record = newest_record(walked.root, "etl")
+    assert record.figures["gpu_receipt"] == {
+        "operators_on_gpu": 123,
+        "fallbacks": [["ProjectExec", "try_cast is not supported"]],
+        "queries": 9,
+        "plans": 9,
+        "broadcasts": True,
+        "run_id": walked.receipt_run,
+    }
+    [report] = (walked.root / "reports").glob("*.html")
+    assert "try_cast is not supported" in report.read_text()
+    assert walked.receipt_run in report.read_text()
+    other = {**record.config, "source": {**record.config["source"], "pad_right": True}}
+    assert kept_receipt(walked.root, other) is None
+
+
+def test_the_speed_of_training_is_recorded_and_shown(walked):
+    figures = newest_record(walked.root, "train").figures
+    assert 0 < figures["rows_per_second"] < 1e9
+    assert f"{figures['rows_per_second']:,.0f} rows/s" in walked.printed
+    [report] = (walked.root / "reports").glob("*.html")
+    assert f"{figures['rows_per_second']:,.0f} rows/s" in report.read_text()
+
+
+def test_latency_is_measured_beside_the_bundle_in_process(walked):
+    figures = newest_record(walked.root, "push").figures
+    for size in ("1", "64", "2048"):
+        served, alone = figures["latency_ms"][size], figures["in_process_ms"][size]
+        assert 0 < served[0] <= served[1]
+        assert 0 < alone[0] <= alone[1]
+        assert figures["latency_ratio"][size] == pytest.approx(served[0] / alone[0])
+
+
+def test_launch_limits_hold_for_evaluation_too(walked, capsys):
+    before = newest_record(walked.root, "evaluate")
+    assert walked.command("evaluate", "--set", "launch.start_s=0.2") == 2
+    assert "start_s" in capsys.readouterr().err
+    assert newest_record(walked.root, "evaluate") == before
+
+
+def test_features_again_are_a_no_op_that_names_the_run_before(walked, capsys):
+    before, first = open_features(walked.root), newest_record(walked.root, "etl")
     assert walked.command("etl") == 0
-    assert newest_record(walked.root, "etl").figures["no_op"]
+    figures = newest_record(walked.root, "etl").figures
+    assert figures["no_op"]
+    assert figures["written_by"] == [{"run_id": first.run_id, "seconds": first.seconds}]
+    assert first.run_id in " ".join(capsys.readouterr().out.split())
     assert open_features(walked.root) == before
 
 
-def test_a_file_is_scored_by_the_running_server(walked, raw_days, tmp_path, capsys):
+def test_a_file_is_scored_by_the_running_server(walked, raw_days, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("rec.launch.score.SLICE_ROWS", SLICE_ROWS)
     rows, out = raw_days / "day_2.tsv", tmp_path / "scores.csv"
     assert walked.command("score", str(rows), str(out)) == 2
     assert "rec serve" in capsys.readouterr().err
@@ -79,7 +148,7 @@ def test_a_file_is_scored_by_the_running_server(walked, raw_days, tmp_path, caps
         assert walked.command("score", str(rows), str(out)) == 0
     lines = out.read_text().splitlines()
     assert lines[0] == "file,line,prob,logit"
-    assert len(lines) == 1 + 300
+    assert [int(line.split(",")[1]) for line in lines[1:]] == list(range(1, 301))
     scores = read_scores(newest_record(walked.root, "evaluate").outputs["scores"].uri)
     logits = np.array([float(line.split(",")[3]) for line in lines[1:]])
     np.testing.assert_allclose(logits, scores["logit"], atol=1e-5, rtol=1e-5)
@@ -90,17 +159,33 @@ def test_rollback_needs_an_earlier_version(walked, capsys):
     assert "cannot be served again" in capsys.readouterr().err
 
 
+def test_rows_that_are_not_those_the_trainer_scored_are_refused(walked, capsys):
+    """Comes after what asks which versions are served: the push itself holds."""
+    before = newest_record(walked.root, "push")
+    file = Path(newest_record(walked.root, "evaluate").outputs["scores"].uri) / "scores_00000.npz"
+    scores = dict(np.load(file))
+    scores["row_key"][0] = scores["row_key"].max() + 1000
+    np.savez(file, **scores)
+    assert walked.command("push") == 2
+    assert "are not the 300 that the trainer scored" in capsys.readouterr().err
+    assert newest_record(walked.root, "push") == before
+
+
 def test_the_python_api(tmp_path, raw_days, spark):
     clicks = rec.read_criteo(spark, raw_days / "day_*.tsv", day={"path": r"day_(\d+)"})
     dense = clicks.schema.dense >> rec.FillMissing(0) >> rec.Clip(min=0) >> rec.LogOp()
-    sparse = clicks.schema.sparse >> rec.Categorify(freq_threshold=2)
+    sparse = clicks.schema.sparse[:-1] >> rec.Categorify(freq_threshold=2)
+    # Too large to broadcast: its values stay in the vocabulary's table until the bundle is written.
+    large = clicks.schema.sparse[-1:] >> rec.Categorify(freq_threshold=1, broadcast_max_values=1)
     days = rec.Days(train=range(1), valid=[1], test=[2])
-    fitted = rec.fit_features(clicks, rec.Pipeline(dense, sparse), tmp_path / "lake", days=days.train)
+    fitted = rec.fit_features(clicks, rec.Pipeline(dense, sparse, large), tmp_path / "lake", days=days.train)
     table = rec.write_features(clicks, fitted)
     config = rec.TrainConfig(num_proc=2, **{k: v for k, v in RECIPE["train"].items() if k != "num_proc"})
     checkpoint = rec.train_model(table, rec.DLRMConfig(embedding_dim=8), config, days)
     assert rec.evaluate(checkpoint, table, days=days.test).num_rows == 300
-    served = rec.push(rec.export(checkpoint, fitted), tmp_path / "models")
+    bundle = rec.export(checkpoint, fitted)
+    assert bundle.fitted.states[2][0].columns["C26"].keys is not None
+    served = rec.push(bundle, tmp_path / "models")
     try:
         scores = served.score(clicks.frame.limit(5))
     finally:
