@@ -1,5 +1,6 @@
 """Command line: a verb for each stage. User mistakes print one line and exit with 2."""
 
+import errno
 import logging
 import sys
 from pathlib import Path
@@ -21,6 +22,7 @@ SparkConf = Annotated[
 ]
 
 FULL_DISK = "No space left on device"
+UNUSABLE = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG})
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
 
@@ -43,13 +45,21 @@ def main(argv: list[str] | None = None) -> int:
     except (KeyboardInterrupt, typer.Abort):
         return 130
     except Exception as error:
-        # From Python, Arrow or the JVM: a full disk is nobody's bug, and has its own remedy.
-        if debug or FULL_DISK not in str(error):
+        remedy = _remedy(error)
+        if debug or remedy is None:
             raise
-        typer.echo(
-            f"error: {FULL_DISK}: free some below the recipe's root or SPARK_LOCAL_DIRS, and run it again", err=True
-        )
+        typer.echo(f"error: {remedy}", err=True)
         return 2
+
+
+def _remedy(error: Exception) -> str | None:
+    """Return what to mend where the machine and no bug is at fault; None for anything else."""
+    # From Python, Arrow or the JVM.
+    if FULL_DISK in str(error):
+        return f"{FULL_DISK}: free some below the recipe's root or SPARK_LOCAL_DIRS, and run it again"
+    if isinstance(error, OSError) and error.errno in UNUSABLE and error.filename:
+        return f"{error.filename}: {error.strerror}; check the path and who may write there"
+    return None
 
 
 @app.command()
@@ -148,10 +158,12 @@ def score(
     spark_conf: SparkConf = None,
 ) -> None:
     """Ask a running server for the score of every row of a file."""
-    from rec.launch.score import score_file
+    from rec.launch.score import score_file, server_url
     from rec.run import load_recipe, open_stages
 
     loaded = load_recipe(recipe, settings)
+    # Told before a session starts.
+    server_url(loaded.serve)
     num_rows = score_file(open_stages(loaded, spark_conf).spark, loaded.source, rows, loaded.serve, out)
     typer.echo(f"{num_rows:,} rows scored: {out}")
 

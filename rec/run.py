@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rec.core.config import Config, load_config
+from rec.core.config import Config, LocalPath, load_config
 from rec.core.manifest import sha256_file
 from rec.core.records import Artifact, Run, StageRecord, Stopwatch, newest_record
 from rec.core.tables import Days, FeatureTable
@@ -38,7 +38,7 @@ class Recipe(Config):
     """The stage configs, composed. ``dataset`` asks for generated rows where ``source.path`` has none yet."""
 
     name: str
-    root: str
+    root: LocalPath
     dataset: CriteoLikeConfig | None = None
     source: SourceConfig
     days: Days

@@ -1,11 +1,13 @@
 """Loading a recipe: YAML, overrides, unknown keys refused with the nearest name."""
 
 import difflib
+import os
+import re
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import yaml
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
 from rec.core.errors import ConfigError, RecError
 
@@ -18,6 +20,29 @@ class Config(BaseModel):
 
 C = TypeVar("C", bound=BaseModel)
 
+# Of two characters and more: a drive's letter is no scheme.
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
+
+
+def local_path(given: str | Path) -> str:
+    """Return a path of a mounted file system without a leading file://. Raises ConfigError for any other scheme.
+
+    Unrefused, s3a://bucket/lake would be a folder called ``s3a:`` in the working directory.
+    """
+    text = os.fspath(given)
+    scheme = _SCHEME.match(text)
+    if scheme is None:
+        return text
+    if scheme[1].lower() == "file":
+        return "/" + text[len("file:") :].lstrip("/")
+    raise ConfigError(
+        f"{text!r}: {scheme[1]}:// is not supported, only paths that driver and executors mount (plain, or file:///…): "
+        "files are renamed into place, and two drivers could commit one table version on an object store; name a folder"
+    )
+
+
+LocalPath = Annotated[str, AfterValidator(local_path)]
+
 
 def load_config(cls: type[C], path: str | Path, overrides: list[str] | None = None) -> C:
     """Read a YAML file into ``cls``; ``overrides`` are ``dotted.path=yaml value`` and win over the file."""
@@ -26,7 +51,7 @@ def load_config(cls: type[C], path: str | Path, overrides: list[str] | None = No
         raise ConfigError(f"recipe {path}: no such file; pass the path of a YAML file such as conf/criteo_demo.yaml")
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ConfigError(f"recipe {path}: not YAML: {' '.join(str(error).split())}") from None
     if not isinstance(content, dict):
         raise ConfigError(f"recipe {path}: expected a mapping at the top, found {type(content).__name__}")
@@ -52,7 +77,10 @@ def _apply_override(content: dict[str, Any], override: str) -> None:
         content = content.setdefault(name, {})
         if not isinstance(content, dict):
             raise ConfigError(f"--set {override!r}: {name!r} holds {content!r}, not a section")
-    content[last] = yaml.safe_load(value)
+    try:
+        content[last] = yaml.safe_load(value)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"--set {override!r}: the value is not YAML: {' '.join(str(error).split())}") from None
 
 
 def _first_fault(cls: type[BaseModel], content: Any, error: ValidationError) -> str:

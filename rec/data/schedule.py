@@ -173,7 +173,8 @@ def streams_of_rank(rank: int, world_size: int, num_streams: int) -> list[int]:
         divisors = [n for n in range(1, num_streams + 1) if num_streams % n == 0]
         raise LoaderError(
             f"world size {world_size} does not divide num_streams = {num_streams}; "
-            f"use a world size of {', '.join(map(str, divisors[:-1]))}{' or ' * (len(divisors) > 1)}{divisors[-1]}"
+            f"use a world size of {', '.join(map(str, divisors[:-1]))}{' or ' * (len(divisors) > 1)}{divisors[-1]} "
+            "as num_proc"
         )
     if not 0 <= rank < world_size:
         raise LoaderError(f"rank {rank} is outside a world size of {world_size}; ranks count from 0")

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from rec.core.config import Config
+from rec.core.config import Config, LocalPath
 from rec.core.errors import ConfigError, DayError
 from rec.core.keys import KeyKind
 
@@ -75,13 +75,13 @@ class ParquetColumns(Config):
 class SourceConfig(Config):
     """The ``source`` section of a recipe. ``columns`` belongs to ``layout: parquet``, ``pad_right`` to text."""
 
-    path: str
+    path: LocalPath
     layout: Literal["criteo", "parquet"] = "criteo"
     day: DayRule
     columns: ParquetColumns | None = None
     pad_right: bool = False
     max_quarantine_fraction: Annotated[float, Field(ge=0, le=1)] = MAX_QUARANTINE_FRACTION
-    work_dir: str | None = None
+    work_dir: LocalPath | None = None
 
     @model_validator(mode="after")
     def _fits_layout(self) -> "SourceConfig":

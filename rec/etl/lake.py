@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rec.core.config import local_path
 from rec.etl.delta import TableColumn, commits, create_table, open_table, partitions, table_exists, table_version
 from rec.ops.admission import VOCABULARY_SCHEMA
 
@@ -49,7 +50,7 @@ class Lake:
 
     def __init__(self, root: str | Path):
         # Spark takes a path without a scheme relative to the JVM's folder, Delta's builder not at all.
-        self.root = str(root) if "://" in str(root) else str(Path(root).absolute())
+        self.root = str(Path(local_path(root)).absolute())
 
     def uri(self, table: str) -> str:
         return f"{self.root}/{table}"

@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rec.core.tables import Evaluation, FeatureTable
-from rec.data.schedule import streams_of_rank
 from rec.etl.session import spark_session
 from rec.launch.config import LaunchConfig
+from rec.launch.inputs import check_input
 from rec.launch.programs import evaluate_program
 from rec.launch.progress import ProgressDisplay
 from rec.launch.spark import run_ranks
@@ -35,13 +35,13 @@ def evaluate(
     ``scores_folder`` (seen by every rank) gets row keys, labels and logits as ``scores_RANK.npz``.
     """
     num_proc = num_proc or checkpoint.config.num_proc
-    streams_of_rank(0, num_proc, checkpoint.config.num_streams)
     job = EvaluationJob(
         checkpoint=checkpoint.path,
         table=located(table),
         days=tuple(days),
         scores_folder=str(Path(scores_folder).absolute()) if scores_folder else None,
     )
+    check_input(job.table, checkpoint.config, num_proc, {"test": job.days})
     with ProgressDisplay() as display:
         evaluation, *_ = run_ranks(
             spark or spark_session(), evaluate_program, [job], num_proc=num_proc, config=launch, on_beat=display

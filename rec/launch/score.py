@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rec.core.config import local_path
 from rec.core.errors import ServingError
 from rec.etl.config import DayRule, SourceConfig
 from rec.etl.scan import FILE_BITS
@@ -12,6 +13,7 @@ from rec.etl.source import Source, read_source
 from rec.launch.slices import BATCH_ROWS, SLICE_ROWS, sliced
 from rec.serve.client import Client
 from rec.serve.config import ServeConfig
+from rec.serve.control import Control
 from rec.serve.frames import raw_columns
 from rec.serve.repository import Repository
 from rec.serve.server import running_server
@@ -27,7 +29,7 @@ def score_file(spark: "SparkSession", config: SourceConfig, rows: Path, serve: S
 
     ``out`` appears when it is whole. Raises ServingError where no server runs, QuarantineLimitError for bad lines.
     """
-    url = serve.url or _running_url(serve)
+    url, out = server_url(serve), Path(local_path(out))
     # Which day a row belongs to plays no part in its score: all of them are one.
     source = read_source(spark, config.model_copy(update={"path": str(rows), "day": DayRule(lines=(1,))}))
     source.check()
@@ -51,7 +53,11 @@ def score_file(spark: "SparkSession", config: SourceConfig, rows: Path, serve: S
     return num_rows
 
 
-def _running_url(serve: ServeConfig) -> str:
+def server_url(serve: ServeConfig) -> str:
+    """Return the address of the server that answers for the recipe. Raises ServingError where none does."""
+    if serve.url:
+        Control(serve.url, serve.timeout_s).require_live()
+        return serve.url
     control = running_server(Repository(serve.repository), serve.timeout_s)
     if control is None:
         raise ServingError(f"no server runs on {serve.repository}; start one: rec serve RECIPE, or set serve.url")

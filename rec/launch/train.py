@@ -5,12 +5,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rec.core.config import local_path
 from rec.core.errors import ConfigError
 from rec.core.pins import write_pin
 from rec.core.tables import Days, FeatureTable
-from rec.data.schedule import streams_of_rank
 from rec.etl.session import spark_session
 from rec.launch.config import LaunchConfig
+from rec.launch.inputs import check_input
 from rec.launch.programs import train_program
 from rec.launch.progress import ProgressDisplay
 from rec.launch.spark import run_ranks
@@ -38,11 +39,10 @@ def train_model(
     ``out`` is a folder that every rank sees. One with checkpoints of the same training is gone on from; unset, a new
     folder below the table's root is taken. The checkpoint pins the table's version under that root.
     """
-    # Told here rather than by every rank, half a minute later.
-    streams_of_rank(0, config.num_proc, config.num_streams)
     root = table_root(table)
-    folder = Path(out) if out else _new_folder(table, root)
+    folder = Path(local_path(out)) if out else _new_folder(table, root)
     job = TrainingJob(table=located(table), days=days, model=model_config, config=config, folder=str(folder.absolute()))
+    check_input(job.table, config, config.num_proc, {"train": days.train, "valid": days.valid})
     with ProgressDisplay() as display:
         checkpoint, *_ = run_ranks(
             spark or spark_session(),

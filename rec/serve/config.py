@@ -1,10 +1,11 @@
 """Settings of serving: the recipe's section ``serve``."""
 
 from pathlib import Path
+from typing import Annotated
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
-from rec.core.config import Config
+from rec.core.config import Config, local_path
 
 Port = int | None
 
@@ -18,7 +19,7 @@ class ServeConfig(Config):
     virtual environment that holds tritonserver; without one, ``.venv-serve`` beside the package or the running one.
     """
 
-    repository: Path = Path("models")
+    repository: Annotated[Path, AfterValidator(lambda given: Path(local_path(given)))] = Path("models")
     model_name: str = Field(default="ranker", pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")
     max_batch_size: int = Field(default=4096, ge=1)
     url: str | None = None

@@ -5,6 +5,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from http.client import HTTPException
 from typing import Any
 from urllib.parse import quote
 
@@ -71,10 +72,10 @@ class Control:
                 content = reply.read()
         except urllib.error.HTTPError as error:
             raise ServingError(f"server {self.url}: {path}: {_reason(error)}") from None
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, HTTPException) as error:
             cause = getattr(error, "reason", error)
             raise ServingError(
-                f"server {self.url}: no answer ({cause}); start one with `rec serve`, or correct serve.url"
+                f"server {self.url}: no answer ({cause}); start one with `rec serve`, or correct serve.url (host:port)"
             ) from None
         return json.loads(content) if content else {}
 

@@ -11,22 +11,31 @@ from rec.core.errors import ServingError
 def free_port(host: str) -> int:
     """Return a port that nothing listens on at this moment."""
     with socket.socket(_family(host)) as probe:
-        probe.bind((host, 0))
+        try:
+            probe.bind((host, 0))
+        except OSError as error:
+            raise _unusable_host(host, error) from None
         return probe.getsockname()[1]
 
 
 def check_port(host: str, port: int, field: str) -> None:
-    """Raise ServingError naming port, process and remedy where something already listens there."""
+    """Raise ServingError naming port, process and remedy where something already listens there, or nothing may."""
     with socket.socket(_family(host)) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((host, port))
         except OSError as error:
             if error.errno == errno.EADDRINUSE:
-                cause = f"in use by {_listener(port)}"
+                cause = f"in use by {_listener(port)}; stop that process or set {field} to another port"
+            elif error.errno == errno.EACCES:
+                cause = f"{error.strerror}; set {field} to 1024 or above"
             else:
-                cause = f"cannot be bound on {host}: {os.strerror(error.errno or 0)}"
-            raise ServingError(f"{field} {port}: {cause}; stop that process or set {field} to another port") from None
+                raise _unusable_host(host, error) from None
+            raise ServingError(f"{field} {port}: {cause}") from None
+
+
+def _unusable_host(host: str, error: OSError) -> ServingError:
+    return ServingError(f"serve.host {host}: cannot be bound: {error.strerror}; set it to an address of this machine")
 
 
 def _family(host: str) -> socket.AddressFamily:

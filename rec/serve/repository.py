@@ -15,6 +15,7 @@ from pathlib import Path
 
 from rec.bundle.bundle import Bundle
 from rec.bundle.layout import BundleSchema
+from rec.core.config import local_path
 from rec.core.errors import ServingError
 from rec.core.manifest import write_atomic
 from rec.serve.request import ENCODED_SUFFIX, Kind, model_names
@@ -28,15 +29,18 @@ _CLASSES: dict[Kind, str] = {"raw": "RawModel", "encoded": "EncodedModel"}
 
 
 class Repository:
-    """A model repository's folder; made when it is not there."""
+    """A model repository's folder; made by the first that locks it or serves from it."""
 
     def __init__(self, path: str | Path):
-        self.path = Path(path).absolute()
+        self.path = Path(local_path(path)).absolute()
+
+    def make(self) -> None:
         self.path.mkdir(parents=True, exist_ok=True)
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
         """Hold the repository against other pushes; a lock goes with its process."""
+        self.make()
         with open(self.path / ".lock", "w") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -65,6 +65,7 @@ class Server:
                 check_port(self.config.host, port, f"serve.{field}")
         self._http_port = self.config.http_port or free_port(self.config.host)
         environment = find_environment(self.config.environment)
+        self.repository.make()
         self._backends = tempfile.mkdtemp(prefix="rec-triton-")
         atexit.register(self.stop)
         try:

@@ -2,9 +2,10 @@
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from rec.data.config import LoaderConfig
+from rec.data.schedule import streams_of_rank
 from rec.embedding.config import SparseOptimizerName
 
 DenseOptimizerName = Literal["sgd", "adagrad", "adam"]
@@ -32,3 +33,9 @@ class TrainConfig(LoaderConfig):
     data_parallel_max_bytes: int = Field(default=16_384, ge=0, description="tables up to this size are on every rank")
     embedding_bytes_per_rank: int | None = Field(default=None, ge=1, description="unset: the memory of the device")
     checkpoint_every_steps: int | None = Field(default=None, ge=1, description="unset: at the end of epochs only")
+
+    @model_validator(mode="after")
+    def _ranks_share_evenly(self) -> "TrainConfig":
+        # Told with the recipe: a run would find out after its features were made.
+        streams_of_rank(0, self.num_proc, self.num_streams)
+        return self

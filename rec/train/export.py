@@ -14,6 +14,7 @@ from rec.bundle.goldens import Goldens, table_digest
 from rec.bundle.layout import BundleSchema
 from rec.bundle.verify import open_bundle
 from rec.bundle.write import BundleContents, write_bundle
+from rec.core.config import local_path
 from rec.core.errors import BundleError
 from rec.core.pins import write_pin
 from rec.core.records import Artifact
@@ -46,9 +47,8 @@ def export(checkpoint: Checkpoint | str | Path, fitted: FittedPipeline, out: str
         checkpoint = open_checkpoint(checkpoint)
     schema = bundle_schema(fitted)
     _check_belongs(checkpoint, fitted, schema)
-    if out is None and "://" in fitted.root:
-        raise BundleError(f"bundle: no folder given and root {fitted.root} is not a local one; give out")
-    folder = Path(out or Path(fitted.root) / "bundles" / f"{fitted.state_id[:12]}-{checkpoint.sha256[:12]}")
+    default = f"{fitted.root}/bundles/{fitted.state_id[:12]}-{checkpoint.sha256[:12]}"
+    folder = Path(local_path(out or default))
     if out is None and folder.exists():
         return open_bundle(folder)
     model, weights = load_model(checkpoint)

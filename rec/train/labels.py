@@ -18,13 +18,14 @@ def require_both_labels(table: FeatureTable, days: Days, ranks: Ranks) -> None:
     """
     found = None
     if ranks.rank == 0:
-        found = _one_label(table, "train", days.train) or _one_label(table, "valid", days.valid)
+        found = one_label(table, "train", days.train) or one_label(table, "valid", days.valid)
     message = ranks.all_gather(found)[0]
     if message:
         raise TrainingError(message)
 
 
-def _one_label(table: FeatureTable, role: str, days: Sequence[int]) -> str | None:
+def one_label(table: FeatureTable, role: str, days: Sequence[int]) -> str | None:
+    """Return what is wrong where the labelled rows of some days all have one label; None where both occur."""
     if not days:
         return None
     filesystem, files = list_files(table.uri, table.version, days)

@@ -11,6 +11,7 @@ import numpy as np
 import psutil
 import pytest
 from made_table import make_table
+from pydantic import ValidationError
 
 from rec.core.errors import CheckpointError, LoaderError, RankError
 from rec.core.tables import Days
@@ -118,6 +119,9 @@ def _ancestor(process, pid):
     return any(p.pid == pid for p in process.parents())
 
 
-def test_a_world_size_that_does_not_divide_the_streams_is_refused_at_once(spark, table):
-    with pytest.raises(LoaderError, match="world size 3 does not divide num_streams = 16; use a world size of 1, 2"):
-        train_model(table, MODEL, _config(3), SPLIT, spark=spark, launch=LaunchConfig(start_s=1))
+def test_a_world_size_that_does_not_divide_the_streams_is_refused_at_once(spark, trained):
+    told = "world size 3 does not divide num_streams = 16; use a world size of 1, 2, 4, 8 or 16 as num_proc"
+    with pytest.raises(ValidationError, match=told):
+        _config(3)
+    with pytest.raises(LoaderError, match=told):
+        evaluate(trained[1], trained[1].table, SPLIT.test, spark=spark, num_proc=3, launch=LaunchConfig(start_s=1))

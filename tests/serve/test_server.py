@@ -54,7 +54,7 @@ def test_a_port_in_use_is_named_with_process_and_remedy(tmp_path):
 
 
 def test_an_address_of_another_machine_is_named(tmp_path):
-    with pytest.raises(ServingError, match=r"serve\.http_port \d+: cannot be bound on 203\.0\.113\.7"):
+    with pytest.raises(ServingError, match=r"serve\.host 203\.0\.113\.7: cannot be bound: .* of this machine"):
         Server(ServeConfig(repository=tmp_path, host="203.0.113.7", http_port=free_port("127.0.0.1"))).start()
 
 
