@@ -1,5 +1,7 @@
 """Errors a user can mend. Each message names the place (file, column or field), the values and the remedy."""
 
+import os
+
 
 class RecError(ValueError):
     """Base of every user-mendable error; the command line prints it in one line and exits with 2."""
@@ -27,6 +29,15 @@ class DayError(RecError):
 
 class TableError(RecError):
     """A table, one of its versions or one of its features cannot be used."""
+
+    @classmethod
+    def of_removed_file(cls, uri: str, version: int, path: str) -> "TableError":
+        """Say that a version can no longer be read whole."""
+        return cls(
+            f"{uri} version {version}: files of this version were removed, {os.path.basename(path)} is one; restore "
+            "them from a copy, or go on with a later version; where there is none, remove the table's folder and run "
+            "rec etl and rec train again"
+        )
 
 
 class ConcurrentWriteError(RecError):

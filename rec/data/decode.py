@@ -10,12 +10,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from rec.core import ids
-from rec.core.errors import IdRangeError, LoaderError
+from rec.core.errors import IdRangeError, LoaderError, TableError
 from rec.core.schema import Column
 from rec.data.batch import Block, Ragged
 from rec.data.layout import Layout
 from rec.data.schedule import Part, Schedule, Window
-from rec.data.snapshot import DataFile, Snapshot, removed_error, unreadable_error
+from rec.data.snapshot import DataFile, Snapshot, unreadable_error
 
 OpenFile = Callable[[int], pq.ParquetFile]
 
@@ -49,7 +49,7 @@ class WindowDecoder:
         try:
             return pq.ParquetFile(self.snapshot.filesystem.open_input_file(path))
         except FileNotFoundError:
-            raise removed_error(self.snapshot.uri, self.snapshot.version, path) from None
+            raise TableError.of_removed_file(self.snapshot.uri, self.snapshot.version, path) from None
 
     def decode(self, window: Window, open_file: OpenFile) -> Block:
         """Return the window's rows, shuffled, in a block. Raises LoaderError for a null, IdRangeError for an id."""

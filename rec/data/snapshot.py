@@ -111,15 +111,8 @@ def list_files(uri: str, version: int, days: Sequence[int] | None = None) -> tup
     files.sort(key=lambda file: (file.day is not None, file.day or 0, file.path))
     for file, info in zip(files, filesystem.get_file_info([file.path for file in files])):
         if info.type != FileType.File:
-            raise removed_error(uri, version, file.path)
+            raise TableError.of_removed_file(uri, version, file.path)
     return filesystem, files
-
-
-def removed_error(uri: str, version: int, path: str) -> TableError:
-    return TableError(
-        f"{uri} version {version}: files of this version were removed, {os.path.basename(path)} is one; "
-        "take a later version, and vacuum with rec table vacuum, which keeps what a pin reads"
-    )
 
 
 def unreadable_error(path: str, error: Exception) -> TableError:

@@ -120,13 +120,17 @@ def create_table(uri: str, columns: Iterable[TableColumn], partition_by: Sequenc
     """Create the table where there is none, without Spark. Raises TableError for a feature that is not allowed."""
     if not table_exists(uri):
         fields = [Field(c.name, PrimitiveType(_DELTA_TYPES[c.sql_type]), nullable=c.nullable) for c in columns]
-        DeltaTable.create(
-            uri,
-            Schema(fields),
-            mode="ignore",
-            partition_by=list(partition_by),
-            configuration=dict(PROPERTIES),
-        )
+        try:
+            DeltaTable.create(
+                uri,
+                Schema(fields),
+                mode="ignore",
+                partition_by=list(partition_by),
+                configuration=dict(PROPERTIES),
+            )
+        except TableNotFoundError as error:
+            reason = " ".join(str(error).split())
+            raise TableError(f"table {uri}: its folder cannot be made ({reason}); check the root") from None
     open_table(uri)
 
 

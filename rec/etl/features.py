@@ -1,9 +1,14 @@
 """Opening a feature table without Spark."""
 
+import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from rec.core.errors import DayError, TableError
+import pyarrow as pa
+from deltalake import DeltaTable
+
+from rec.core.errors import DayError, SchemaDriftError, TableError
+from rec.core.schema import FeatureSchema
 from rec.core.tables import FeatureTable
 from rec.etl.delta import open_table
 from rec.etl.lake import Lake, VisibleDay
@@ -13,8 +18,8 @@ from rec.ops.pipeline import FittedPipeline
 def open_features(root: str | Path, version: int | None = None, days: Iterable[int] | None = None) -> FeatureTable:
     """Return a version of the feature table under ``root``: the days asked for, or all.
 
-    Raises TableError where there is no such version, and where its days were not all encoded with one state; DayError
-    for a day it does not hold.
+    Raises TableError where there is no such version, where a file of it was removed, and where its days were not all
+    encoded with one state; DayError for a day it does not hold.
     """
     lake = Lake(root)
     uri = lake.uri("features")
@@ -28,6 +33,7 @@ def open_features(root: str | Path, version: int | None = None, days: Iterable[i
         raise TableError(f"{uri} version {table.version()}: holds no day yet; write it with rec etl")
     shown = [visible[day] for day in wanted]
     state_id = _one_state(uri, shown)
+    _refuse_removed(uri, table, wanted)
     return FeatureTable(
         uri=uri,
         version=table.version(),
@@ -49,3 +55,38 @@ def _one_state(uri: str, shown: list[VisibleDay]) -> str:
             "differ; run rec etl over all of these days once more, or name days of one state"
         )
     return next(iter(by_state))
+
+
+def _refuse_removed(uri: str, table: DeltaTable, days: list[int]) -> None:
+    # Spark counts rows from the log: without this look, a run over unchanged input would say that all is well.
+    for action in pa.table(table.get_add_actions(flatten=True)).to_pylist():
+        if action["partition.day"] in days and not os.path.isfile(os.path.join(uri, action["path"])):
+            raise TableError.of_removed_file(uri, table.version(), action["path"])
+
+
+def refuse_drift(root: str | Path, schema: FeatureSchema) -> None:
+    """Raise SchemaDriftError where a feature that days under ``root`` were made of is gone from a raw schema, or has
+    another type there. Told before a run appends a row; a feature that was added is no drift."""
+    lake = Lake(root)
+    days_of: dict[str, list[int]] = {}
+    for shown in lake.visible().values():
+        days_of.setdefault(shown.state_id, []).append(shown.day)
+    for state_id, days in days_of.items():
+        if lake.state_folder(state_id).is_dir():
+            fitted = FittedPipeline.load(lake.state_folder(state_id))
+            _compare(lake.root, days, fitted.pipeline.select(fitted.schema), schema)
+
+
+def _compare(root: str, days: list[int], held: FeatureSchema, schema: FeatureSchema) -> None:
+    for column in (*held.dense, *held.sparse):
+        if column.name not in schema.names:
+            raise SchemaDriftError(
+                f"column {column.name!r} is gone from the source, days {days} under {root} were made with it; "
+                "supply it, empty where nothing is known, or use another root"
+            )
+        found, was = (f"{c.dtype} ({c.key})" if c.key else c.dtype for c in (schema[column.name], column))
+        if found != was:
+            raise SchemaDriftError(
+                f"column {column.name!r} is {found} in the source, days {days} under {root} were made of {was}; "
+                "write it with that type, or use another root"
+            )

@@ -56,9 +56,11 @@ def evaluate_rows(
             counted = [ScoreCounts.merge([*counted, ScoreCounts.of(*map(np.concatenate, zip(*pending)))])]
             pending, rows = [], 0
         report(phase="evaluate", step=step, **speed.figures())
+    evaluation = evaluate_scores(ScoreCounts.merge(counted), days, learner.ranks)
+    # After the figures: days of one label have none, and leave no file.
     if scores is not None:
         scores.write(learner.ranks.rank)
-    return evaluate_scores(ScoreCounts.merge(counted), days, learner.ranks)
+    return evaluation
 
 
 def evaluate_checkpoint(ranks: Ranks, job: EvaluationJob, report: Report | None = None) -> Evaluation:
