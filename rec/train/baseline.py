@@ -23,7 +23,8 @@ _EPS = 1e-8
 
 
 class LogisticRegressionConfig(Config):
-    """Ridge-penalised logistic regression by Adagrad. The pair of penalty and epoch that is best on valid is kept."""
+    """Ridge-penalised logistic regression by Adagrad. The pair of penalty and epoch that is best on valid is kept; a
+    penalty's first epoch without a gain there is its last."""
 
     penalties: tuple[float, ...] = (100.0, 300.0)
     max_epochs: int = 4
@@ -55,6 +56,7 @@ def logistic_regression(
     for penalty in config.penalties:
         train = make_loader(table, days.train, config=loader_config)
         weights = _Weights(table, penalty=penalty / train.counts.num_used, learning_rate=config.learning_rate)
+        highest_auc = 0.0
         for epoch in range(1, config.max_epochs + 1):
             for batch in train:
                 weights.step(batch)
@@ -62,6 +64,9 @@ def logistic_regression(
             logger.info("logistic regression: penalty %g, epoch %d, valid AUC %.4f", penalty, epoch, valid_auc)
             if best is None or valid_auc > best[0]:
                 best = valid_auc, penalty, epoch, weights.copy()
+            if valid_auc <= highest_auc:
+                break
+            highest_auc = valid_auc
     assert best is not None
     valid_auc, penalty, num_epochs, weights = best
     test, row_key_B, logit_B, label_B = _evaluate(weights, table, days.test, loader_config)

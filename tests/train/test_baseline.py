@@ -1,6 +1,8 @@
 """Logistic regression on encoded rows, and that the generated rows ask for more than it can give."""
 
+import logging
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -104,6 +106,19 @@ def test_penalty_and_epoch_are_chosen_on_the_valid_day(small_table):
     assert min(result.valid_auc for result in alone) < best.valid_auc == both.valid_auc
     assert (both.penalty, both.num_epochs) == (best.penalty, best.num_epochs)
     assert np.array_equal(both.logit_B, best.logit_B)
+
+
+def test_an_epoch_without_a_gain_is_the_last(small_table, caplog):
+    config = LogisticRegressionConfig(penalties=(1.0, 300.0), max_epochs=8)
+    with caplog.at_level(logging.INFO, logger="rec.train.baseline"):
+        result = logistic_regression(small_table, DAYS, LOADER, config)
+    for penalty in config.penalties:
+        aucs = [record.args[2] for record in caplog.records if record.args[0] == penalty]
+        gains = [after > before for before, after in pairwise(aucs)]
+        assert all(gains[:-1])
+        assert not gains[-1] or len(aucs) == config.max_epochs
+        assert max(aucs) <= result.valid_auc
+    assert len(caplog.records) < len(config.penalties) * config.max_epochs
 
 
 def test_a_heavy_penalty_leaves_the_dense_features_alone(small_table):
