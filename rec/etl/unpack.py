@@ -56,9 +56,7 @@ def _kept(folder: Path, path: str) -> Intake | None:
         modified_ns = os.stat(path).st_mtime_ns
     except (OSError, ValidationError):
         return None
-    return (
-        manifest.intake.model_copy(update={"path": path, "modified_ns": modified_ns}) if whole else None
-    )
+    return manifest.intake.model_copy(update={"path": path, "modified_ns": modified_ns}) if whole else None
 
 
 def _unpack(path: str, folder: Path, day_column: str | None, part_bytes: int, is_gzip: bool) -> Intake:
