@@ -91,15 +91,14 @@ class _Weights:
 
     def logits(self, batch: Batch) -> torch.Tensor:
         """Return logits_B."""
-        index_N, row_N = self._places(batch)
-        logit_B = batch.dense_BD @ self._dense[:-1] + self._dense[-1]
-        return logit_B.index_add_(0, row_N, self._sparse_W[index_N])
+        return self._logits(batch, *self._places(batch))
 
     def step(self, batch: Batch) -> None:
         index_N, row_N = self._places(batch)
-        error_B = (torch.sigmoid(self.logits(batch)) - batch.label_B) / len(batch.label_B)
+        error_B = (torch.sigmoid(self._logits(batch, index_N, row_N)) - batch.label_B) / len(batch.label_B)
         dense = torch.cat([batch.dense_BD.T @ error_B, error_B.sum()[None]])
-        sparse_W = torch.zeros_like(self._sparse_W).index_add_(0, index_N, error_B[row_N])
+        # Several times as fast as index_add_ on one thread.
+        sparse_W = torch.bincount(index_N, error_B[row_N], minlength=len(self._sparse_W))
         sparse_W.add_(self._sparse_W, alpha=self._penalty)
         self._update(self._dense, self._dense_squares, dense)
         self._update(self._sparse_W, self._sparse_squares_W, sparse_W)
@@ -107,6 +106,10 @@ class _Weights:
     def _update(self, weight: torch.Tensor, squares: torch.Tensor, gradient: torch.Tensor) -> None:
         squares.addcmul_(gradient, gradient)
         weight.addcdiv_(gradient, squares.sqrt().add_(_EPS), value=-self._learning_rate)
+
+    def _logits(self, batch: Batch, index_N: torch.Tensor, row_N: torch.Tensor) -> torch.Tensor:
+        logit_B = torch.bincount(row_N, self._sparse_W[index_N], minlength=len(batch.label_B))
+        return logit_B + batch.dense_BD @ self._dense[:-1] + self._dense[-1]
 
     def _places(self, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the weight and the row of each id."""
