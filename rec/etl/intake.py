@@ -1,5 +1,6 @@
 """Finding a source's files and measuring each of them, before any of it is parsed."""
 
+import errno
 import glob
 import os
 import tempfile
@@ -97,4 +98,6 @@ class _Guarded:
         except RecError as error:
             return error
         except OSError as error:
+            if error.errno == errno.ENOSPC:
+                return InputError(f"{path}: no space left beside it or in source.work_dir; free some and run it again")
             return InputError(f"{path}: cannot be read: {error.strerror}; check it on every executor")

@@ -97,10 +97,10 @@ def rollback(
     """Serve an earlier version again: the one before the present one, or ``version`` of those that were served."""
     config = _settings(config, repository, url)
     name, home = config.model_name, Repository(config.repository)
+    # Before the lock, which would make a folder where there is none.
+    _present(home, name)
     with home.locked():
-        present = home.state(name)
-        if present is None:
-            raise ServingError(f"model {name}: nothing is served from {home.path}; push a bundle first")
+        present = _present(home, name)
         earlier = present.history[:-1]
         target = version if version is not None else (earlier[-1] if earlier else None)
         if target not in earlier:
@@ -119,6 +119,13 @@ def rollback(
                 server.stop()
             raise
     return _served(home, config, state, control, server)
+
+
+def _present(home: Repository, name: str) -> ServedState:
+    state = home.state(name)
+    if state is None:
+        raise ServingError(f"model {name}: nothing is served from {home.path}; push a bundle first")
+    return state
 
 
 def _settings(config: ServeConfig | None, repository: str | Path | None, url: str | None) -> ServeConfig:

@@ -9,6 +9,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import NoReturn
 
 from rec.bundle.layout import read_schema
 from rec.core.errors import ServingError
@@ -97,10 +98,14 @@ class Server:
         if self._backends:
             shutil.rmtree(self._backends, ignore_errors=True)
 
-    def wait(self) -> int:
-        """Return the exit code when the server has ended."""
+    def wait(self) -> NoReturn:
+        """Wait for as long as the server runs. Raises ServingError when it ends by itself."""
         assert self._process is not None, "not started"
-        return self._process.wait()
+        code = self._process.wait()
+        raise ServingError(
+            f"tritonserver at {self.url} ended by itself with {code}: {self._last_lines()}; "
+            f"see {self.log}, start it again"
+        )
 
     def __enter__(self) -> "Server":
         return self if self._process else self.start()

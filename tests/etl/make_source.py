@@ -71,8 +71,8 @@ def make_source(spark, days, schema=SCHEMA, num_partitions=2, quarantined=()):
             )
         )
     frame = spark.createDataFrame(frames, ddl).repartition(num_partitions)
-    dense = ", ".join(f"`{c.name}` {SQL_TYPES[c.dtype]}" for c in schema.dense)
-    binned = spark.createDataFrame(lines, f"row_key BIGINT, day INT, _outcome STRING, label INT, {dense}")
+    dense = [f"`{c.name}` {SQL_TYPES[c.dtype]}" for c in schema.dense]
+    binned = spark.createDataFrame(lines, ", ".join(["row_key BIGINT, day INT, _outcome STRING, label INT", *dense]))
     quarantine = "file INT, file_name STRING, line BIGINT, text STRING, reason STRING, day INT, row_key BIGINT"
     return Source(
         frame=frame,

@@ -257,7 +257,7 @@ def test_a_commit_that_meets_anothers_is_decided_again(spark, tmp_path, days, mo
     # One task at work leaves the other core to the rival.
     repaired = make_source(spark, {0: make_rows(0, 44, salt="repaired")}, num_partitions=1)
     waiting = repaired.frame.withColumn("label", functions.udf(wait, "int")("label"))
-    source = dataclasses.replace(repaired, frame=waiting)
+    source = dataclasses.replace(repaired, keyed=waiting)
     uri = f"{root}/features"
 
     def rival():

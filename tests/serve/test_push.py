@@ -231,6 +231,7 @@ def test_a_restart_serves_what_was_served(bundles, served, rows):
 def test_nothing_to_roll_back_to_is_said(tmp_path):
     with pytest.raises(ServingError, match=r"nothing is served from .*; push a bundle first"):
         rollback(tmp_path / "models")
+    assert not (tmp_path / "models").exists()
 
 
 def test_the_ending_of_the_encoded_twin_is_no_model_name(bundles, tmp_path):

@@ -137,6 +137,14 @@ def test_a_server_ends_with_the_process_that_pushed(bundles, tmp_path, end):
     assert wait_for_none(models) == []
 
 
+def test_a_server_that_ends_by_itself_is_an_error(tmp_path):
+    with Server(ServeConfig(repository=tmp_path / "models")) as server:
+        threading.Timer(0.5, os.kill, (server.pid, signal.SIGTERM)).start()
+        with pytest.raises(ServingError, match=r"ended by itself with -?\d+: .*; see .*server\.log, start it again"):
+            server.wait()
+    assert wait_for_none(tmp_path / "models") == []
+
+
 def test_a_killed_supervisor_takes_the_server_along(tmp_path):
     server = Server(ServeConfig(repository=tmp_path / "models")).start()
     os.kill(server.pid, signal.SIGKILL)
