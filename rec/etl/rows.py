@@ -23,7 +23,6 @@ def outcome_sql(layout: Layout, *, pad_right: bool, day_column: str | None) -> s
     num_fields = len(layout.names)
     size = "SIZE(fields)"
     cases = [
-        (_plainly_valid(layout, day_column), "NULL"),
         (r"NOT line RLIKE r'[^ \t\x0b\f\r]'", "'blank'"),
         (f"LOWER(line) = {literal(layout.header)}", f"'{HEADER}'"),
         (f"{size} > {num_fields}", f"CONCAT('long:', {size})"),
@@ -78,8 +77,8 @@ def valid_hex(field: str) -> str:
     return f"(LENGTH({field}) = 8 AND {field} RLIKE '{HEX32_PATTERN}')"
 
 
-def _plainly_valid(layout: Layout, day_column: str | None) -> str:
-    """Return SQL that holds for nearly every good line and no other: one pattern a line, where _checks has 39.
+def plain_sql(layout: Layout, day_column: str | None) -> str:
+    """Return SQL that is true for nearly every good line and no other, false else: one pattern, where _checks has 39.
 
     The pattern is in the form that the GPU takes: no group is repeated or left uncaptured.
     """

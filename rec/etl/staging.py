@@ -4,15 +4,13 @@ import os
 import shutil
 import time
 import uuid
-from dataclasses import replace
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from rec.core.errors import InputError
 from rec.core.manifest import sha256_json
-from rec.etl.binned import BinnedLines
-from rec.etl.delta import session_settings
-from rec.etl.scan import escape
+from rec.etl.intake import SourceFile
 
 STALE_SECONDS = 7 * 24 * 3600
 # One writer a day and no sort by day before it; beyond as many days in one task Spark sorts.
@@ -22,51 +20,47 @@ PARTITIONED_WRITE = {
 }
 # Measured: parsed lines take less than this share of the text.
 _SHARE_OF_TEXT = 0.8
-_DONE = "_SUCCESS"
 
 
-def staged(lines: BinnedLines, made_by: Any, work_dir: str) -> BinnedLines:
-    """Return the lines as read from Parquet below ``work_dir``, written there unless an earlier run did.
+def staged(files: Sequence[SourceFile], made_by: Any, work_dir: str, write: Callable[[Path], None]) -> Path:
+    """Return the folder below ``work_dir`` that ``write`` fills from the files, filled by now or by an earlier run.
 
-    ``made_by`` is the JSON value that, with the files, decides every value of the frame. Raises InputError where free
-    space would not do.
+    ``made_by`` is the JSON value that, with the files' bytes, decides what is in it. Raises InputError where free space
+    would not do, or where a file changed while it was read.
     """
-    digest = sha256_json({"files": [[f.sha256, f.num_lines] for f in lines.files], "made_by": made_by})
+    digest = sha256_json({"files": [[f.sha256, f.num_lines] for f in files], "made_by": made_by})
     folder = Path(work_dir, "rows", digest).absolute()
     remove_stale(folder.parent)
-    if not (folder / _DONE).exists():
-        _check_free_space(lines, folder.parent)
-        _write(lines, folder)
+    if not folder.exists():
+        _check_free_space(files, folder.parent)
+        _fill(files, folder, write)
     os.utime(folder)
-    spark = lines.frame.sparkSession
-    frame = spark.read.schema(lines.frame.schema).parquet(escape(str(folder)))
-    return replace(lines, frame=frame.select(*lines.frame.columns))
+    return folder
 
 
-def _check_free_space(lines: BinnedLines, parent: Path) -> None:
+def _check_free_space(files: Sequence[SourceFile], parent: Path) -> None:
     parent.mkdir(parents=True, exist_ok=True)
-    wanted = int(sum(file.num_bytes for file in lines.files) * _SHARE_OF_TEXT)
+    wanted = int(sum(file.num_bytes for file in files) * _SHARE_OF_TEXT)
     free = shutil.disk_usage(parent).free
     if free < wanted:
         raise InputError(
-            f"{lines.files[0].path} and {len(lines.files) - 1} more: parsed they take up to {wanted:,} bytes, {parent} "
-            f"has {free:,} free; free space there or set source.work_dir to another disk"
+            f"{files[0].path} and {len(files) - 1} more: parsed they take up to {wanted:,} bytes, {parent} has "
+            f"{free:,} free; free space there or set source.work_dir to another disk"
         )
 
 
-def _write(lines: BinnedLines, folder: Path) -> None:
+def _fill(files: Sequence[SourceFile], folder: Path, write: Callable[[Path], None]) -> None:
     """Write aside, then rename into place: no reader sees half of it, or lines of another file than was measured."""
     aside = folder.with_name(f".{folder.name}.{uuid.uuid4().hex}")
     try:
-        with session_settings(lines.frame.sparkSession, PARTITIONED_WRITE):
-            lines.frame.write.partitionBy("day").parquet(str(aside))
-        for file in lines.files:
+        write(aside)
+        for file in files:
             file.check_unchanged()
         try:
             aside.rename(folder)
         except OSError:
             # Another run was faster, and may be reading its own.
-            if not (folder / _DONE).exists():
+            if not folder.exists():
                 raise
     finally:
         shutil.rmtree(aside, ignore_errors=True)

@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial, reduce
-from typing import TYPE_CHECKING
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from rec.core.errors import DayError, InputError
 from rec.core.schema import Column, FeatureSchema
@@ -13,13 +14,13 @@ from rec.etl.days import cut_day_sql, date_sql, day_of_path, last_lines
 from rec.etl.intake import SourceFile, default_work_dir, find_files, measure_files
 from rec.etl.layout import Layout, feature_order
 from rec.etl.lines import Intake
-from rec.etl.rows import HEADER, PADDED, key_sql, literal, outcome_sql
+from rec.etl.parse import LineGroup, Parser, fields_sql
 from rec.etl.scan import FILE_BITS, Place, number_rows, read_lines, write_places
 from rec.etl.staging import staged
 from rec.etl.unpack import intake_text
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 
 _STRIP_CR = "CASE WHEN ENDSWITH(line, '\\r') THEN LEFT(line, LENGTH(line) - 1) ELSE line END AS line"
@@ -35,16 +36,20 @@ def text_lines(spark: "SparkSession", config: SourceConfig) -> BinnedLines:
     files = tuple(_source_file(intake, config) for intake in intakes)
     cuts = last_lines(config.day.lines, sum(f.num_lines for f in files)) if config.day.lines else []
     schema = _schema(intakes, files, cuts)
-    groups = _groups(intakes).items()
-    frames = [_group_lines(spark, config, group, _places(members, files), schema, cuts) for group, members in groups]
-    lines = BinnedLines(
-        frame=reduce(lambda a, b: a.unionByName(b), frames),
-        schema=schema,
-        files=files,
-        names=file_names(spark, files, work_dir),
-    )
-    made_by = [[_columns(config, group, schema, cuts), sorted(members)] for group, members in groups]
-    return staged(lines, made_by, work_dir)
+    groups = _groups(intakes)
+    parser = Parser(schema, config.pad_right, config.day.column)
+
+    def write(folder: Path) -> None:
+        places = {group: _places(members, files) for group, members in groups.items()}
+        parser.write([_line_group(spark, config, group, places[group], cuts) for group in groups], folder)
+
+    made_by = [
+        [parser.made_by(group.layout), _day_sql(config, group.layout, cuts), _paths(members, files)]
+        for group, members in groups.items()
+    ]
+    folder = staged(files, made_by, work_dir, write)
+    names = file_names(spark, files, work_dir)
+    return BinnedLines(frame=parser.read(spark, folder), schema=schema, files=files, names=names)
 
 
 @dataclass(frozen=True)
@@ -84,32 +89,19 @@ def _places(members: dict[int, Intake], files: Sequence[SourceFile]) -> list[Pla
     return places
 
 
-def _group_lines(
-    spark: "SparkSession",
-    config: SourceConfig,
-    group: _Group,
-    places: list[Place],
-    schema: FeatureSchema,
-    cuts: list[int],
-) -> "DataFrame":
+def _line_group(
+    spark: "SparkSession", config: SourceConfig, group: _Group, places: list[Place], cuts: list[int]
+) -> LineGroup:
     lines = read_lines(spark, [place.path for place in places], group.separator)
-    fields = f"SPLIT(line, {literal(group.layout.separator)}, -1) AS fields"
     table = write_places(spark, lines, places, config.work_dir or default_work_dir())
-    numbered = number_rows(lines.selectExpr(_STRIP_CR), ["line", fields], table)
-    day, *columns = _columns(config, group, schema, cuts)
-    dated = numbered.selectExpr("_row_key AS row_key", "line", "fields", day)
-    binned = dated.selectExpr("row_key", "day", "line", *columns)
-    text = "line" if group.utf8 else "MAKE_VALID_UTF8(line)"
-    # The text of a line that is a row is in its values.
-    kept = f"CASE WHEN _outcome NOT IN ('{PADDED}', '{HEADER}') THEN {text} END AS _text"
-    return binned.selectExpr("row_key", "day", "_outcome", kept, *schema.names)
+    numbered = number_rows(lines.selectExpr(_STRIP_CR), ["line", fields_sql(group.layout)], table)
+    day = f"{_day_sql(config, group.layout, cuts)} AS day"
+    return LineGroup(numbered.selectExpr("_row_key AS row_key", "line", "fields", day), group.layout, group.utf8)
 
 
-def _columns(config: SourceConfig, group: _Group, schema: FeatureSchema, cuts: list[int]) -> list[str]:
-    """Return the SQL of a line's day, its outcome and its values."""
-    outcome = outcome_sql(group.layout, pad_right=config.pad_right, day_column=config.day.column)
-    values = (f"{key_sql(column, group.layout)} AS {column.name}" for column in schema.columns)
-    return [f"{_day_sql(config, group.layout, cuts)} AS day", f"{outcome} AS _outcome", *values]
+def _paths(members: dict[int, Intake], files: Sequence[SourceFile]) -> list[Any]:
+    """Return what of the files' paths is in the rows: positions, and the days they tell."""
+    return [[position, files[position].day] for position in sorted(members)]
 
 
 def _day_sql(config: SourceConfig, layout: Layout, cuts: list[int]) -> str:

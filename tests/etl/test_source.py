@@ -219,9 +219,9 @@ def test_a_file_that_changes_before_it_is_parsed_is_an_error(spark, tmp_path, mo
     path, work_dir = tmp_path / "day.tsv", tmp_path / "work"
     path.write_text((good_line() + "\n") * 5)
 
-    def change_then_stage(lines, *given):
+    def change_then_stage(*given):
         path.write_text((good_line(label="0") + "\n") * 5)
-        return staged(lines, *given)
+        return staged(*given)
 
     monkeypatch.setattr("rec.etl.text.staged", change_then_stage)
     with pytest.raises(InputError, match=r"day\.tsv: [\d,]+ bytes at intake, .* it changed meanwhile"):
