@@ -164,7 +164,7 @@ def score(
     loaded = load_recipe(recipe, settings)
     # Told before a session starts.
     server_url(loaded.serve)
-    num_rows = score_file(open_stages(loaded, spark_conf).spark, loaded.source, rows, loaded.serve, out)
+    num_rows = score_file(open_stages(loaded, spark_conf).spark, loaded.placed_source, rows, loaded.serve, out)
     typer.echo(f"{num_rows:,} rows scored: {out}")
 
 

@@ -49,6 +49,11 @@ class Recipe(Config):
     serve: ServeConfig = ServeConfig()
 
     @property
+    def placed_source(self) -> SourceConfig:
+        """The source with a work folder: below the root, which every executor reaches, where none is named."""
+        return self.source.model_copy(update={"work_dir": self.source.work_dir or f"{self.root}/work"})
+
+    @property
     def refit_root(self) -> Path:
         """Features of the second fit, on train and valid days together."""
         return Path(self.root) / "refit"
@@ -66,7 +71,7 @@ class Stages:
     def source(self) -> "Source":
         from rec.etl.source import read_source
 
-        return read_source(self.spark, self.recipe.source)
+        return read_source(self.spark, self.recipe.placed_source)
 
     def record(
         self,

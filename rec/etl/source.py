@@ -66,7 +66,8 @@ def read_criteo(
     """Read click logs as text: label, I1 …, C1 … separated by tabs, with or without label, or with a header line.
 
     ``path`` is a file, a folder or a glob; ``day`` as in rec.etl.config.DayRule. ``pad_right`` takes lines whose last
-    columns are cut off as missing there. gzip files are unpacked below ``work_dir``, which every executor must reach.
+    columns are cut off as missing there. Parsed lines are kept below ``work_dir``, which every executor must reach, for
+    later reads of the same files; what nobody reads for a week is removed.
     """
     given = {"layout": "criteo", "day": day, "pad_right": pad_right}
     return _read(spark, path, given, max_quarantine_fraction, work_dir)

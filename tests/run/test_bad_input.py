@@ -94,7 +94,7 @@ def test_one_line_exit_2_and_nothing_written(road, capsys, fault):
     errors = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
     assert len(errors) == 1
     assert expected in errors[0]
-    assert not [name for name in road.written() if not name.startswith(("runs/", "staging/"))]
+    assert not [name for name in road.written() if not name.startswith(("runs/", "staging/", "work/"))]
 
 
 @pytest.mark.parametrize("verb", ["train", "evaluate", "push"])
@@ -103,19 +103,41 @@ def test_a_stage_without_the_one_before_names_the_command(road, capsys, verb):
     assert "rec " in capsys.readouterr().err
 
 
-def test_a_full_disk_leaves_no_day_visible(road, capsys):
-    road.root.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", road.root], capture_output=True, text=True
-    )
-    if mounted.returncode:
-        pytest.skip(f"no tmpfs can be mounted here: {mounted.stderr.strip()}")
-    try:
-        assert road.command("etl") == 2
-        assert "error: No space left on device" in capsys.readouterr().err
-        assert not list(road.root.glob("features/day=*/*.parquet"))
-    finally:
-        subprocess.run(["umount", "--lazy", road.root], check=True)
+@pytest.fixture
+def small_disk():
+    """Mount a disk of some size on a folder, until the test's end."""
+    mounted = []
+
+    def mount(folder, size):
+        folder.mkdir()
+        done = subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", folder], capture_output=True, text=True
+        )
+        if done.returncode:
+            pytest.skip(f"no tmpfs can be mounted here: {done.stderr.strip()}")
+        mounted.append(folder)
+
+    yield mount
+    for folder in mounted:
+        subprocess.run(["umount", "--lazy", folder], check=True)
+
+
+def test_a_full_disk_leaves_no_day_visible(road, capsys, small_disk):
+    small_disk(road.root, "1m")
+    road.content["source"]["work_dir"] = str(road.folder / "work")
+    assert road.command("etl") == 2
+    assert "error: No space left on device" in capsys.readouterr().err
+    assert not list(road.root.glob("features/day=*/*.parquet"))
+
+
+def test_a_work_folder_without_room_is_named_before_anything_is_written(road, capsys, small_disk):
+    small_disk(road.folder / "work", "100k")
+    road.content["source"]["work_dir"] = str(road.folder / "work")
+    assert road.command("etl") == 2
+    [line] = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
+    assert f"{road.folder}/work" in line
+    assert "source.work_dir" in line
+    assert not [name for name in road.written() if not name.startswith("runs/")]
 
 
 def test_debug_shows_the_traceback(road):
