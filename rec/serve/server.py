@@ -41,6 +41,7 @@ class Server:
         self._http_port = config.http_port or 0
         self._process: subprocess.Popen | None = None
         self._backends = ""
+        self._said = 0
 
     @property
     def url(self) -> str:
@@ -77,6 +78,8 @@ class Server:
         except BaseException:
             self.stop()
             raise
+        # What ends the server stands after this; what comes before is of a start that went well.
+        self._said = self.log.stat().st_size
         write_atomic(self.repository.path / RUNNING, json.dumps({"pid": self.pid, "url": self.url}))
         return self
 
@@ -122,6 +125,7 @@ class Server:
             str(environment.tritonserver),
             *self._arguments(),
         ]
+        self._said = 0
         with open(self.log, "wb") as log:
             # Its own session: Ctrl-C in a terminal reaches this process, which then stops the server in order.
             self._process = subprocess.Popen(
@@ -178,7 +182,8 @@ class Server:
             self.control.load_all(model_names(name).values())
 
     def _last_lines(self) -> str:
-        lines = [line.strip() for line in self.log.read_text(encoding="utf-8", errors="replace").splitlines()]
+        text = self.log.read_bytes()[self._said :].decode(errors="replace")
+        lines = [line.strip() for line in text.splitlines() if line.strip()]
         faults = [line for line in lines if line.startswith("E")] or lines
         return " | ".join(faults[-2:])[-400:] or "no output"
 
