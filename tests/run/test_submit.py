@@ -69,7 +69,8 @@ def test_the_cluster_command_for_training_starts_a_session(tmp_path, raw_days):
         ["bash", "-c", line], cwd=REPOSITORY, env=environment, capture_output=True, text=True, timeout=300
     )
     assert done.returncode == 2, done.stderr[-3000:]
-    [error] = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+    # spark-submit sends both of a job's outputs to its own standard output.
+    [error] = [line for line in done.stdout.splitlines() if line.startswith("error: ")]
     assert str(road.root) in error
     assert "rec etl" in error
 
