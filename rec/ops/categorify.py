@@ -15,13 +15,13 @@ from rec.ops.admission import admit_values
 from rec.ops.counting import CountStatistics, count_rows, observed_ranges
 from rec.ops.entries import entries_frame, summarize, with_arrays
 from rec.ops.lookup import broadcast_heads, encode
-from rec.ops.op import Arrays, Columns, FittedOp, Kind, State, Statistics, text_literal
+from rec.ops.op import Arrays, Columns, FittedOp, Kind, State, Statistics, Takes, text_literal
 from rec.ops.vocabulary import NumberKeys, VocabularyState, load_vocabulary
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_INT32_LARGEST = 2**31 - 1
+_INT32_LARGEST, _INT64_LARGEST = 2**31 - 1, 2**63 - 1
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,7 @@ class Categorify(FittedOp):
     max_size: int | None = None
     broadcast_max_values: int = 1_000_000
 
+    takes: ClassVar[Takes] = "sparse"
     kind: ClassVar[Kind] = "lookup"
     fills_missing: ClassVar[bool] = True
     statistics_table: ClassVar[Literal["counts", "statistics"]] = "counts"
@@ -47,10 +48,14 @@ class Categorify(FittedOp):
     )
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         for name, least in (("freq_threshold", 1), ("max_size", 0), ("broadcast_max_values", 0)):
             value = getattr(self, name)
-            if value is not None and (not isinstance(value, int) or value < least):
-                raise ConfigError(f"categorify: {name} = {value!r}; give a whole number of at least {least}")
+            # Above, it is no number of Spark's.
+            if value is not None and not least <= value <= _INT64_LARGEST:
+                raise ConfigError(
+                    f"categorify: {name} = {value!r}; give a whole number of at least {least}, below 2^63"
+                )
 
     def canonical(self) -> Any:
         return [self.name(), {"freq_threshold": self.freq_threshold, "max_size": self.max_size}]

@@ -9,7 +9,7 @@ from rec.core.errors import ConfigError
 from rec.core.schema import Column
 from rec.core.values import Values
 from rec.ops.dense import literal, number, numbers
-from rec.ops.op import ColumnwiseOp, State
+from rec.ops.op import ColumnwiseOp, State, Takes
 
 
 @dataclass(frozen=True)
@@ -19,9 +19,11 @@ class Clip(ColumnwiseOp):
     min: float | None = None
     max: float | None = None
 
+    takes: ClassVar[Takes] = "dense"
     examples: ClassVar[tuple[dict[str, Any], ...]] = ({"min": 0}, {"max": 3}, {"min": -2, "max": 1000})
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.min is None and self.max is None:
             raise ConfigError("clip: neither min nor max is given; give at least one")
         if self.min is not None and self.max is not None and self.min > self.max:

@@ -15,6 +15,7 @@ INTEGERS = ("int32", "int64")
 SQL_TYPES = {"int32": "INT", "int64": "BIGINT", "float32": "FLOAT", "float64": "DOUBLE", "string": "STRING"}
 _LARGEST_DOUBLE = "1.7976931348623157E308D"
 _LARGEST_FLOAT32 = float(np.finfo(np.float32).max)
+_LARGEST = {"float32": _LARGEST_FLOAT32, "float64": float(np.finfo(np.float64).max)}
 _INT64_BOUND = 2.0**63
 
 
@@ -34,13 +35,18 @@ def numbers(values: Values) -> Values:
 def literal(value: float, column: Column, argument: str) -> str:
     """Return a number as SQL text in the column's own type. Raises ConfigError where the type cannot hold it."""
     if column.dtype in INTEGERS:
-        limit = 1 << (31 if column.dtype == "int32" else 63)
-        if not -limit <= value < limit or value != int(value):
+        bound = 1 << (31 if column.dtype == "int32" else 63)
+        if not -bound <= value < bound or value != int(value):
             raise ConfigError(
                 f"column {column.name!r} is {column.dtype} and {argument} = {value!r}; "
-                f"give a whole number from {-limit} to {limit - 1}"
+                f"give a whole number from {-bound} to {bound - 1}"
             )
         return f"CAST({int(value)}L AS {SQL_TYPES[column.dtype]})"
+    limit = _LARGEST[column.dtype]
+    if abs(value) > limit:
+        raise ConfigError(
+            f"column {column.name!r} is {column.dtype} and {argument} = {value!r}; give a number within ±{limit!r}"
+        )
     return f"CAST({float(value)!r}D AS {SQL_TYPES[column.dtype]})"
 
 

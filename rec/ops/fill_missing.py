@@ -8,7 +8,7 @@ import numpy as np
 from rec.core.schema import Column
 from rec.core.values import Values
 from rec.ops.dense import literal, number, numbers
-from rec.ops.op import ColumnwiseOp, State
+from rec.ops.op import ColumnwiseOp, State, Takes
 
 
 @dataclass(frozen=True)
@@ -17,6 +17,7 @@ class FillMissing(ColumnwiseOp):
 
     value: float = 0
 
+    takes: ClassVar[Takes] = "dense"
     fills_missing: ClassVar[bool] = True
     examples: ClassVar[tuple[dict[str, Any], ...]] = ({}, {"value": 7}, {"value": -1})
 

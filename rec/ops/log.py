@@ -1,13 +1,14 @@
 """Logarithm of a count."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from rec.core.schema import Column
 from rec.core.values import Values
 from rec.ops.dense import number, numbers
-from rec.ops.op import ColumnwiseOp, State
+from rec.ops.op import ColumnwiseOp, State, Takes
 
 
 @dataclass(frozen=True)
@@ -16,6 +17,8 @@ class LogOp(ColumnwiseOp):
 
     The logarithm is taken in double: the engines' doubles differ in the last place, their float32 rounding does not.
     """
+
+    takes: ClassVar[Takes] = "dense"
 
     def expression(self, column: Column, state: State) -> str:
         text = f"CAST({number(column)} AS DOUBLE)"

@@ -9,7 +9,7 @@ from rec.core.schema import Column
 from rec.core.values import Values
 from rec.ops.dense import bounded_double, to_bounded_double
 from rec.ops.moments import MomentStatistics, moment_rows
-from rec.ops.op import Columns, ColumnwiseOp, FittedOp, State, Statistics, text_literal
+from rec.ops.op import Columns, ColumnwiseOp, FittedOp, State, Statistics, Takes, text_literal
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -32,6 +32,7 @@ class ScaleState(State):
 class Normalize(ColumnwiseOp, FittedOp):
     """(x − mean) / population deviation in float32; missing, and every row of a constant column, becomes 0."""
 
+    takes: ClassVar[Takes] = "dense"
     fills_missing: ClassVar[bool] = True
     statistics_table: ClassVar[Literal["counts", "statistics"]] = "statistics"
 

@@ -18,6 +18,7 @@ import numpy as np
 
 from rec.core.schema import Column, FeatureSchema
 from rec.core.values import Values
+from rec.ops.arguments import check_arguments
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from rec.ops.chain import Chain
 
 Kind = Literal["row_local", "lookup", "table"]
+Takes = Literal["dense", "sparse"]
 Columns = tuple[Column, ...]
 Arrays = dict[str, Values]
 
@@ -79,12 +81,18 @@ class NoState(State):
 class Op(ABC):
     """Base of every operator; subclasses are frozen dataclasses whose fields are the operator's arguments."""
 
+    # What a column must be: a number ("dense"), or a value with a key ("sparse"). An id is neither. No default.
+    takes: ClassVar[Takes]
     kind: ClassVar[Kind] = "row_local"
     # Whether the output has a value in every row, whatever the input.
     fills_missing: ClassVar[bool] = False
     # Arguments the contract test tries.
     examples: ClassVar[tuple[dict[str, Any], ...]] = ({},)
     is_fitted: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        """Raise ConfigError for an argument that does not hold; an override calls this one first."""
+        check_arguments(self)
 
     @classmethod
     def name(cls) -> str:
@@ -116,7 +124,10 @@ class Op(ABC):
 
     @abstractmethod
     def describe(self, schema: FeatureSchema, columns: Columns, state: State) -> FeatureSchema:
-        """Return the schema after ``transform``, without data."""
+        """Return the schema after ``transform``, without data; of an operator that is no lookup, whatever the state.
+
+        Raises ConfigError where an argument does not fit a column's dtype.
+        """
 
     def load_state(self, content: dict[str, Any], arrays: dict[str, np.ndarray]) -> State:
         """Return the state stored by its ``to_json`` and ``arrays``."""

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from io import BytesIO
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +16,8 @@ from rec.core.manifest import canonical_json, sha256_json, write_atomic
 from rec.core.schema import Column, FeatureSchema
 from rec.core.values import Values
 from rec.ops.chain import Chain, Step
-from rec.ops.dense import as_float32, to_float32
-from rec.ops.op import Arrays, State, quoted
+from rec.ops.dense import FLOATS, INTEGERS, as_float32, to_float32
+from rec.ops.op import Arrays, NoState, State, quoted
 from rec.ops.registry import make_op
 
 if TYPE_CHECKING:
@@ -93,6 +94,7 @@ def _check_features(chain: Chain) -> None:
             raise ConfigError(
                 f"column {column.name!r} has role {column.role!r}; only dense and sparse ones are features"
             )
+    _check_values(chain)
     if not any(op.fills_missing for op in chain.ops):
         raise ConfigError(
             f"columns {_named(chain.names)}: can still be missing after {' >> '.join(op.name() for op in chain.ops)}; "
@@ -101,13 +103,35 @@ def _check_features(chain: Chain) -> None:
     fitted = [op.name() for op in chain.ops if op.is_fitted]
     if len(fitted) > 1:
         raise ConfigError(f"columns {_named(chain.names)}: {' and '.join(fitted)} are both fitted; leave one of them")
-    ids = [op.name() for op in chain.ops if op.kind == "lookup"]
+    # Arguments that do not fit a column's dtype: what is no lookup describes itself before any fit.
+    unfitted = list(takewhile(lambda op: op.kind != "lookup", chain.ops))
+    chain.describe(FeatureSchema(columns=chain.columns), [NoState()] * len(unfitted))
+
+
+def _check_values(chain: Chain) -> None:
+    """Raise ConfigError where an operator would not get what it takes: numbers, or values that have a key."""
     for column in chain.columns:
-        if (column.role == "sparse") != bool(ids):
-            remedy = (
-                "end its chain with categorify" if column.role == "sparse" else "declare it sparse or drop categorify"
+        if column.role == "dense" and column.dtype not in (*INTEGERS, *FLOATS):
+            raise ConfigError(f"column {column.name!r} is dense and {column.dtype}; give it a dtype of numbers")
+        if column.role == "sparse" and column.key is None:
+            raise ConfigError(f"column {column.name!r} is sparse without a key; declare it hex32, int64 or string")
+    lookup = None
+    for op in chain.ops:
+        others = [c for c in chain.columns if c.role != op.takes]
+        if others:
+            remedy = "leave it out" if op.takes == "dense" else "declare them so, or leave it out"
+            raise ConfigError(
+                f"columns {_named([c.name for c in others])}: {others[0].role}, but {op.name()} takes {op.takes} ones; "
+                f"{remedy}"
             )
-            raise ConfigError(f"column {column.name!r} is {column.role}; {remedy}")
+        if lookup:
+            raise ConfigError(
+                f"columns {_named(chain.names)}: ids after {lookup}, but {op.name()} takes {op.takes} values; "
+                "leave one of them out"
+            )
+        lookup = op.name() if op.kind == "lookup" else None
+    if lookup is None and chain.columns[0].role == "sparse":
+        raise ConfigError(f"columns {_named(chain.names)}: sparse, but no id comes of them; end with categorify")
 
 
 def _named(names: Sequence[str]) -> str:
@@ -177,15 +201,15 @@ class FittedPipeline:
             raise BundleError(f"{folder}: no {_CONTENT}; give the folder of a fitted pipeline")
         content = json.loads((folder / _CONTENT).read_text(encoding="utf-8"))
         schema = FeatureSchema.model_validate(content["schema"])
-        chains = [_load_chain(stored, schema) for stored in content["chains"]]
+        pipeline = _load_pipeline(folder, content["chains"], schema)
         states = tuple(
             tuple(_load_state(folder, (place, step), op, stored["states"][step]) for step, op in enumerate(chain.ops))
-            for place, (chain, stored) in enumerate(zip(chains, content["chains"]))
+            for place, (chain, stored) in enumerate(zip(pipeline.chains, content["chains"]))
         )
         fitted = cls(
             root=content["root"],
             schema=schema,
-            pipeline=Pipeline(*chains),
+            pipeline=pipeline,
             states=states,
             days=tuple(content["days"]),
             state_id=content["state_id"],
@@ -213,6 +237,13 @@ class FittedPipeline:
             "state_id": self.state_id,
             "counted": {str(day): asdict(counted) for day, counted in self.counted.items()},
         }
+
+
+def _load_pipeline(folder: Path, chains: list[dict[str, Any]], schema: FeatureSchema) -> Pipeline:
+    try:
+        return Pipeline(*[_load_chain(stored, schema) for stored in chains])
+    except ConfigError as error:
+        raise BundleError(f"{folder}: {error}, and fit it again under another root") from None
 
 
 def _load_chain(stored: dict[str, Any], schema: FeatureSchema) -> Chain:

@@ -1,7 +1,10 @@
 """What every operator of the registry promises: the same in Spark and NumPy, whatever the rows and their order."""
 
+import dataclasses
 import json
+import math
 import random
+import re
 import subprocess
 from pathlib import Path
 
@@ -9,10 +12,11 @@ import numpy as np
 import pytest
 from operator_rows import DENSE, FRAME_SCHEMA, SCHEMA, SPARSE, TRAIN_DAYS, make_rows, to_values
 
+from rec.core.errors import ConfigError
 from rec.core.schema import FeatureSchema
 from rec.core.values import Values
 from rec.ops.chain import Chain
-from rec.ops.op import quoted
+from rec.ops.op import NoState, quoted
 from rec.ops.pipeline import FittedPipeline, Pipeline
 from rec.ops.registry import OPS, make_op
 
@@ -39,7 +43,7 @@ def fitted(frame):
     train = frame.where(f"day IN {TRAIN_DAYS}")
     for (name, arguments), id_ in zip(CASES, IDS):
         op = make_op(name, arguments, "test")
-        columns = SPARSE if op.kind == "lookup" else DENSE
+        columns = SPARSE if op.takes == "sparse" else DENSE
         found[id_] = op, columns, op.admit(op.fit(train, columns))
     return found
 
@@ -58,6 +62,30 @@ def collected(out, columns):
         missing_B = np.asarray(column.is_null())
         arrays[name] = Values(column.fill_null(0).to_numpy(), missing_B)
     return arrays
+
+
+@pytest.mark.parametrize("op", OPS.values(), ids=OPS)
+def test_every_operator_declares_what_it_takes(op):
+    assert any("takes" in vars(cls) for cls in op.__mro__)
+    assert op.takes in ("dense", "sparse")
+
+
+@pytest.mark.parametrize("case", IDS)
+def test_every_operator_refuses_an_argument_of_another_type(case):
+    name, arguments = CASES[IDS.index(case)]
+    for field in dataclasses.fields(OPS[name]):
+        for wrong in ("0", "a", [], math.nan, math.inf, True):
+            given = {**arguments, field.name: wrong}
+            with pytest.raises(ConfigError, match=re.escape(f"{name}: {field.name} = {wrong!r}; give ")):
+                OPS[name](**given)
+            with pytest.raises(ConfigError, match=re.escape(f"recipe: {name}: {field.name} = {wrong!r}; give ")):
+                make_op(name, given, "recipe")
+
+
+@pytest.mark.parametrize("case", [i for i, (name, _) in zip(IDS, CASES) if OPS[name].kind != "lookup"])
+def test_an_operator_that_is_no_lookup_is_described_before_its_fit(fitted, case):
+    op, columns, state = fitted[case]
+    assert op.describe(SCHEMA, columns, NoState()) == op.describe(SCHEMA, columns, state)
 
 
 @pytest.mark.parametrize("case", IDS)

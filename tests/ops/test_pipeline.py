@@ -1,6 +1,7 @@
 """A pipeline's checks, its recipe form, and the folder it is stored in."""
 
 import json
+import math
 
 import numpy as np
 import pytest
@@ -121,8 +122,24 @@ def test_num_embeddings_go_by_name_not_by_place(fitted):
     [
         (lambda: [], "no chains"),
         (lambda: [SCHEMA.dense >> LogOp()], "I1, I2: can still be missing after log; add fill_missing"),
-        (lambda: [SCHEMA.sparse >> FillMissing(0)], "'C1' is sparse; end its chain with categorify"),
-        (lambda: [SCHEMA.dense >> Categorify()], "'I1' is dense; declare it sparse"),
+        (
+            lambda: [SCHEMA.sparse >> FillMissing(0)],
+            "columns C1, C2: sparse, but fill_missing takes dense ones; leave it",
+        ),
+        (lambda: [SCHEMA.sparse >> FillMissing(0) >> Categorify()], "C1, C2: sparse, but fill_missing takes dense"),
+        (lambda: [SCHEMA.sparse >> LogOp() >> Categorify()], "C1, C2: sparse, but log takes dense"),
+        (lambda: [SCHEMA.sparse >> Categorify() >> LogOp()], "C1, C2: sparse, but log takes dense"),
+        (lambda: [SCHEMA.sparse >> Categorify() >> Categorify()], "ids after categorify, but categorify takes sparse"),
+        (
+            lambda: [SCHEMA.dense >> Categorify()],
+            "columns I1, I2: dense, but categorify takes sparse ones; declare them",
+        ),
+        (lambda: [SCHEMA.dense >> FillMissing(0) >> Categorify()], "I1, I2: dense, but categorify takes sparse ones"),
+        (lambda: [SCHEMA.columns[2:] >> FillMissing(0)], "columns C1, C2: sparse, but fill_missing takes dense"),
+        (lambda: [_retyped("C1", key=None) >> Categorify()], "'C1' is sparse without a key"),
+        (lambda: [_retyped("I1", dtype="string") >> FillMissing(0)], "'I1' is dense and string"),
+        (lambda: [SCHEMA.dense >> FillMissing(0) >> Clip(min=0.5)], "'I1' is int64 and clip.min = 0.5"),
+        (lambda: [SCHEMA.dense >> LogOp() >> FillMissing(1e300)], r"'I1' is float32 and fill_missing.value = 1e\+300"),
         (lambda: [SCHEMA.columns[:1] >> FillMissing(0)], "'label' has role 'label'"),
         (lambda: [SCHEMA.dense >> Normalize() >> Normalize()], "normalize and normalize are both fitted"),
         (lambda: [SCHEMA.dense >> FillMissing(0), SCHEMA.dense[:1] >> FillMissing(0)], "'I1' is in 2 places"),
@@ -131,6 +148,14 @@ def test_num_embeddings_go_by_name_not_by_place(fitted):
 def test_a_pipeline_that_cannot_work_is_refused(chains, message):
     with pytest.raises(ConfigError, match=message):
         Pipeline(*chains())
+
+
+def test_what_a_chain_makes_of_its_columns_decides_what_arguments_fit():
+    assert Pipeline(SCHEMA.dense >> LogOp() >> Clip(min=0.5) >> FillMissing(0.5))
+
+
+def _retyped(name, **changed):
+    return (SCHEMA[name].model_copy(update=changed),)
 
 
 def test_columns_no_chain_names_are_left_out():
@@ -163,6 +188,12 @@ def test_a_recipe_names_operators_in_snake_case():
         ({"columns": "I*", "ops": ["fill_mising"]}, "unknown operator 'fill_mising'; did you mean 'fill_missing'?"),
         ({"columns": "I*", "ops": [{"clip": {"mim": 0}}]}, "'clip' has no argument 'mim'; did you mean 'min'?"),
         ({"columns": "C*", "ops": [{"categorify": {"freq_threshold": 0}}]}, "freq_threshold = 0"),
+        ({"columns": "C*", "ops": [{"categorify": {"freq_threshold": True}}]}, "freq_threshold = True"),
+        ({"columns": "C*", "ops": [{"categorify": {"max_size": 2**63}}]}, "below 2.63"),
+        ({"columns": "I*", "ops": [{"clip": {"min": "0", "max": 5}}]}, "clip: min = '0'; give a finite number or null"),
+        ({"columns": "I*", "ops": [{"clip": {"min": math.nan}}]}, "clip: min = nan; give a finite number or null"),
+        ({"columns": "I*", "ops": [{"fill_missing": {"value": None}}]}, "value = None; give a finite number$"),
+        ({"columns": "I*", "ops": [{"fill_missing": {"value": 10**400}}]}, "value = 10+; give a finite number"),
         ({"columns": "I*", "ops": []}, "no operator"),
         ({"columns": "I*", "ops": [{"clip": {"min": 0}, "log": {}}]}, "2 operators in one entry"),
         ({"colums": "I*", "ops": ["log"]}, "columns"),
