@@ -14,7 +14,7 @@ from rec.launch.config import LaunchConfig
 from rec.launch.evaluate import evaluate
 from rec.train.baseline import logistic_regression
 from rec.train.bootstrap import auc_interval
-from rec.train.checkpoint import Checkpoint
+from rec.train.checkpoint import Checkpoint, whole_log
 from rec.train.curves import calibration_bins, read_scores, roc_points
 from rec.train.metrics import ScoreCounts
 
@@ -42,10 +42,10 @@ def planted_scores(folder: Path, table: FeatureTable) -> PlantedScores:
 
 
 def training_figures(checkpoint: Checkpoint) -> dict[str, Any]:
-    """Return loss curve, epochs, speed, sharding plan and sizes of a finished training."""
-    log = checkpoint.log
-    best = log.best_epoch(checkpoint.config.metric)
-    placements = checkpoint.plan.placements
+    """Return loss curve, epochs, speed, sharding plan and sizes of a finished training, of which the checkpoint is the
+    best: epochs after it are told as well, and whether they ended the training."""
+    log, config = whole_log(checkpoint), checkpoint.config
+    best = log.best_epoch(config.metric)
     return {
         "loss_curve": [[point.step, point.loss] for point in log.losses],
         "epochs": [
@@ -57,9 +57,13 @@ def training_figures(checkpoint: Checkpoint) -> dict[str, Any]:
             for epoch in log.epochs
         ],
         "best_epoch": best.epoch if best else len(log.epochs),
+        "metric": config.metric,
+        "max_epochs": config.max_epochs,
+        "patience": config.patience,
+        "stopped_early": log.has_stopped_early(config),
         "num_steps": log.step,
-        "rows_per_second": log.rows_per_second(checkpoint.config.global_batch_size),
-        "num_parameters": sum(p.table.num_embeddings * p.table.embedding_dim for p in placements),
+        "rows_per_second": log.rows_per_second(config.global_batch_size),
+        "num_parameters": _num_parameters(checkpoint),
         "world_size": checkpoint.world_size,
         "plan": [
             {
@@ -69,9 +73,14 @@ def training_figures(checkpoint: Checkpoint) -> dict[str, Any]:
                 "ranks": list(p.ranks),
                 "megabytes": p.estimated_bytes / 1e6,
             }
-            for p in placements
+            for p in checkpoint.plan.placements
         ],
     }
+
+
+def _num_parameters(checkpoint: Checkpoint) -> int:
+    """Return how many numbers the embedding tables hold."""
+    return sum(p.table.num_embeddings * p.table.embedding_dim for p in checkpoint.plan.placements)
 
 
 def evaluation_figures(
@@ -103,7 +112,10 @@ def evaluation_figures(
     if planted:
         best_B = planted(scores["row_key"])
         baselines["planted"] = {"auc": ScoreCounts.of(best_B, label_B).totals().evaluation(judged).auc}
+    first, *_ = checkpoint.log.epochs
     figures |= {
+        "num_train_rows": first.step * checkpoint.config.global_batch_size,
+        "num_parameters": _num_parameters(checkpoint),
         "test": test.model_dump(),
         "interval": _bounds(logit_B, label_B),
         "roc": roc_points(label_B, logit_B),

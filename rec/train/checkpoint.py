@@ -107,6 +107,11 @@ def complete_checkpoints(folder: str | Path) -> list[Path]:
     return sorted(p.parent for p in Path(folder).glob(f"step_*/{MANIFEST}"))
 
 
+def whole_log(checkpoint: Checkpoint) -> TrainingLog:
+    """Return the log of the checkpoint's training to its end: the last one in its folder tells of later epochs too."""
+    return open_checkpoint(complete_checkpoints(Path(checkpoint.path).parent)[-1]).log
+
+
 def load_model(checkpoint: Checkpoint) -> tuple[Model, dict[str, torch.Tensor]]:
     """Return the dense part with its weights and every table whole, float32 [num_embeddings, embedding_dim], on the
     CPU. Raises CheckpointError where a file is not the one that was written."""

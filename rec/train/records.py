@@ -112,6 +112,10 @@ class TrainingLog(BaseModel):
 
     def is_finished(self, config: TrainConfig) -> bool:
         """Tell whether all epochs are trained, or ``patience`` of them without a better valid figure."""
+        return len(self.epochs) >= config.max_epochs or self.has_stopped_early(config)
+
+    def has_stopped_early(self, config: TrainConfig) -> bool:
+        """Tell whether epochs were left out because ``patience`` of them were without a better valid figure."""
         best = self.best_epoch(config.metric)
         stalled = best is not None and len(self.epochs) - best.epoch >= config.patience
-        return stalled or len(self.epochs) >= config.max_epochs
+        return stalled and len(self.epochs) < config.max_epochs

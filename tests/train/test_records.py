@@ -46,6 +46,13 @@ def test_patience_counts_epochs_since_the_best(aucs, patience, finished):
     assert log_of(*(figures(a, 0.5) for a in aucs)).is_finished(config) is finished
 
 
+def test_only_epochs_that_were_left_out_are_an_early_stop():
+    log = log_of(figures(0.7, 0.5), figures(0.6, 0.5))
+    assert log.has_stopped_early(TrainConfig(max_epochs=3, patience=1))
+    assert not log.has_stopped_early(TrainConfig(max_epochs=2, patience=1))
+    assert not log.has_stopped_early(TrainConfig(max_epochs=3, patience=2))
+
+
 def test_all_epochs_trained_is_finished():
     assert log_of(None, None).is_finished(TrainConfig(max_epochs=2))
     assert not log_of(None).is_finished(TrainConfig(max_epochs=2))

@@ -15,6 +15,7 @@ from process_group import GroupRanks, RankPool
 from rec.core.errors import CheckpointError, LoaderError, TrainingError
 from rec.core.tables import Days
 from rec.data.loader import make_loader
+from rec.launch.figures import training_figures
 from rec.model.config import DLRMConfig
 from rec.train.checkpoint import complete_checkpoints, load_model, open_checkpoint
 from rec.train.config import TrainConfig
@@ -224,6 +225,12 @@ def test_training_stops_when_the_valid_day_gets_worse(table, one_rank, tmp_path)
     assert checkpoint.num_epochs == 1
     kept = [open_checkpoint(p).num_epochs for p in complete_checkpoints(tmp_path)]
     assert kept == [1, 2, 3]
+    figures = training_figures(checkpoint)
+    assert [epoch["epoch"] for epoch in figures["epochs"]] == [1, 2, 3]
+    assert figures["best_epoch"] == 1
+    assert figures["stopped_early"] is True
+    assert figures["num_steps"] == len(figures["loss_curve"]) == len(losses)
+    assert [loss for _, loss in figures["loss_curve"]] == losses
 
 
 def test_without_valid_days_all_epochs_are_trained_and_the_last_two_kept(table, one_rank, tmp_path):
