@@ -95,9 +95,15 @@ def _aucs(evaluate: dict[str, Any]) -> list[Tile]:
         Tile(
             label="Way closed",
             value=percent(share),
-            detail="regression to best possible" if share is not None else "needs both bounds",
+            detail=_way(share),
         ),
     ]
+
+
+def _way(share: float | None) -> str:
+    if share is None:
+        return "needs both bounds"
+    return "regression to best possible" if share >= 0 else "below logistic regression; see Evaluation"
 
 
 def _parity(push: dict[str, Any]) -> Tile:

@@ -19,13 +19,20 @@ from rec.report.headline import headline, tiles
 from rec.report.ledger import BINS, fold, read_ledger
 from rec.report.lineage import lineage, ordered
 from rec.report.plots import CHARTS, best_epoch, valid_epochs
-from rec.report.verdict import latencies, no_op_sentence, parity_checks, parity_verdict
+from rec.report.verdict import (
+    below_baseline_sentence,
+    latencies,
+    no_op_sentence,
+    parity_checks,
+    parity_verdict,
+    training_end_sentence,
+)
 
 TEMPLATES = Path(__file__).parent / "templates"
 MAX_LEDGER_LINES = 500
 FILTERS = {
     name: getattr(text, name)
-    for name in ("shown", "count", "decimal", "compact", "percent", "duration", "interval", "scientific")
+    for name in ("shown", "count", "decimal", "compact", "size", "percent", "duration", "interval", "scientific")
 }
 
 
@@ -84,6 +91,7 @@ def render(records: dict[str, StageRecord]) -> str:
         no_op=no_op_sentence(_figures(records, "etl")) if _figures(records, "etl").get("no_op") else None,
         cards=_cards(records),
         train=_train(records),
+        below_baseline=below_baseline_sentence(_figures(records, "evaluate")),
         push=_push(records),
         lineage=lineage(records),
         warnings=[(text.shown(r.stage), text.shown(w, 2000)) for r in ordered(records) for w in r.warnings],
@@ -129,7 +137,13 @@ def _train(records: dict[str, StageRecord]) -> dict[str, Any]:
     by_rank = [
         (rank, sum(text.number(t.get("megabytes")) or 0 for t in plan if rank in t.get("ranks", []))) for rank in ranks
     ]
-    return {"epochs": valid_epochs(figures), "best_epoch": best_epoch(figures), "plan": plan, "by_rank": by_rank}
+    return {
+        "epochs": valid_epochs(figures),
+        "best_epoch": best_epoch(figures),
+        "end": training_end_sentence(figures),
+        "plan": plan,
+        "by_rank": by_rank,
+    }
 
 
 def _push(records: dict[str, StageRecord]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any
 
 from rec.report.text import count, number, shown
@@ -110,3 +111,10 @@ def fold(lines: tuple[LedgerLine, ...], max_lines: int) -> list[LedgerLine]:
         return list(lines)
     rest = lines[max_lines - 1 :]
     return [*lines[: max_lines - 1], _sum(f"{count(len(rest))} further entries, summed", None, rest)]
+
+
+def common_folder(lines: Iterable[LedgerLine]) -> str:
+    """Return the folder that holds all of the files, with its slash; empty where there is none."""
+    parts = zip(*(line.file.split("/")[:-1] for line in lines))
+    shared = "".join(f"{part}/" for part, *_ in takewhile(lambda found: len(set(found)) == 1, parts))
+    return shared if shared.strip("/") else ""

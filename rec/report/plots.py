@@ -104,9 +104,10 @@ def loss_curve(figures: dict[str, Any]) -> str | None:
     with _axes() as (figure, axes):
         if choice:
             axes.plot(*zip(*_thinned(choice)), color=MUTED, linewidth=1.1, label="choosing the epochs")
-        axes.plot(*zip(*_thinned(curve)), color=ACCENT, label="final training" if choice else None)
+        mark = "o" if len(curve) == 1 else None
+        axes.plot(*zip(*_thinned(curve)), color=ACCENT, marker=mark, label="final training" if choice else None)
         axes.set(xlabel="step", ylabel="log loss (nats per row)")
-        axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+        axes.xaxis.set_major_locator(MaxNLocator(5, integer=True, min_n_ticks=1))
         axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: count(x)))
         if choice:
             axes.legend()
@@ -149,7 +150,11 @@ def valid_auc(figures: dict[str, Any]) -> str | None:
             )
         axes.set(xlabel="epoch", ylabel="valid AUC")
         axes.margins(x=0.08, y=0.22)
-        axes.xaxis.set_major_locator(MaxNLocator(8, integer=True))
+        if len(curve) == 1:
+            [(epoch, auc)] = curve
+            axes.set(xlim=(epoch - 1, epoch + 1), ylim=(auc - 0.01, auc + 0.01))
+        axes.xaxis.set_major_locator(MaxNLocator(8, integer=True, min_n_ticks=1))
+        axes.yaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
         axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:.3f}"))
         described = "Valid AUC by epoch: " + ", ".join(f"{e}: {auc:.4f}" for e, auc in curve)
         return _svg(figure, "valid", described)
@@ -207,9 +212,11 @@ def calibration(figures: dict[str, Any]) -> str | None:
     predicted, observed, rows = zip(*bins)
     errors = [2 * (max(o * (1 - o), 0) / n) ** 0.5 for o, n in zip(observed, rows)]
     below = [min(error, o) for error, o in zip(errors, observed)]
+    above = [min(error, 1 - o) for error, o in zip(errors, observed)]
     with _axes(3.3) as (figure, axes):
-        _square(axes, min(1.0, 1.08 * max(*predicted, *observed, 1e-6)))
-        axes.errorbar(predicted, observed, yerr=[below, errors], color=ACCENT, fmt="o", markersize=4.5, elinewidth=1.1)
+        tops = [o + error for o, error in zip(observed, above)]
+        _square(axes, min(1.0, 1.04 * max(*predicted, *tops, 1e-6)))
+        axes.errorbar(predicted, observed, yerr=[below, above], color=ACCENT, fmt="o", markersize=4.5, elinewidth=1.1)
         axes.set(xlabel="mean predicted probability", ylabel="observed click rate")
         worst = max(abs(p - o) for p, o, _ in bins)
         return _svg(figure, "calibration", f"Calibration in {len(bins)} bins; largest gap {worst:.4f}")

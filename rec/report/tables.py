@@ -7,14 +7,17 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from rec.report.ledger import BINS, MAX_PATH_CHARS, LedgerLine, fold, read_ledger
+from rec.report.folded import FoldedPath
+from rec.report.ledger import BINS, MAX_PATH_CHARS, LedgerLine, common_folder, fold, read_ledger
 from rec.report.text import DASH, count, decimal, number, shown
 from rec.report.verdict import (
+    below_baseline_sentence,
     contenders,
     latencies,
     no_op_sentence,
     parity_checks,
     parity_verdict,
+    training_end_sentence,
     way_closed_sentence,
 )
 
@@ -22,7 +25,9 @@ MAX_LEDGER_LINES = 40
 
 
 def _table(title: str, left: list[str], right: list[str]) -> Table:
-    table = Table(title=title, title_justify="left", title_style="bold", header_style="dim", box=None, pad_edge=False)
+    table = Table(
+        title=title or None, title_justify="left", title_style="bold", header_style="dim", box=None, pad_edge=False
+    )
     for heading in left:
         table.add_column(heading, overflow="fold")
     for heading in right:
@@ -40,13 +45,16 @@ def ledger_table(figures: dict[str, Any]) -> RenderableType:
     ledger = read_ledger(figures)
     if ledger is None:
         return Text("no ledger recorded", style="dim")
-    table = _table("Ledger", ["file"], ["day", "lines", *BINS, "unlabelled"])
+    common = common_folder(ledger.lines)
+    table = _table("", ["file"], ["day", "lines", *BINS, "unlabelled"])
     for line in fold(ledger.lines, MAX_LEDGER_LINES):
-        table.add_row(*_cells(line))
+        table.add_row(*_cells(line, common))
     table.add_section()
-    table.add_row(*_cells(ledger.total), style="bold")
+    table.add_row(*_cells(ledger.total, common), style="bold")
+    folder = _from_here(common)
+    title = f"Ledger of {shown(folder, MAX_PATH_CHARS)}" if folder else "Ledger"
     reasons = ", ".join(f"{shown(reason)} × {count(found)}" for reason, found in ledger.total.reasons.items())
-    parts: list[RenderableType] = [table, _verdict(ledger.proven, ledger.proof)]
+    parts: list[RenderableType] = [FoldedPath(title, "bold"), table, _verdict(ledger.proven, ledger.proof)]
     if reasons:
         parts.append(Text(f"  quarantined: {reasons}", style="dim"))
     if figures.get("no_op"):
@@ -54,10 +62,11 @@ def ledger_table(figures: dict[str, Any]) -> RenderableType:
     return Group(*parts)
 
 
-def _cells(line: LedgerLine) -> list[Text]:
+def _cells(line: LedgerLine, common: str) -> list[RenderableType]:
     day = DASH if line.day is None else str(line.day)
     numbers = [day, count(line.lines), *(count(found) for found in line.bins), count(line.unlabelled)]
-    return [Text(shown(_from_here(line.file), MAX_PATH_CHARS)), *map(Text, numbers)]
+    file = shown(_from_here(line.file.removeprefix(common)), MAX_PATH_CHARS)
+    return [FoldedPath(file), *map(Text, numbers)]
 
 
 def _from_here(path: str) -> str:
@@ -66,12 +75,13 @@ def _from_here(path: str) -> str:
 
 
 def training_line(figures: dict[str, Any]) -> RenderableType:
-    """Render a train stage's size and speed."""
+    """Render a train stage's size and speed, and what ended it."""
     ranks = number(figures.get("world_size"))
-    return Text(
+    line = (
         f"Training: {count(figures.get('num_steps'))} steps on {count(ranks)} rank{'' if ranks == 1 else 's'}, "
         f"{count(figures.get('rows_per_second'))} rows/s, {count(figures.get('num_parameters'))} parameters"
     )
+    return Text("\n".join(filter(None, [line, training_end_sentence(figures)])))
 
 
 def evaluation_table(figures: dict[str, Any]) -> RenderableType:
@@ -87,8 +97,8 @@ def evaluation_table(figures: dict[str, Any]) -> RenderableType:
     for one in contenders(figures):
         style = "bold" if one.key == "model" else None
         beside.add_row(one.label, decimal(one.auc), one.interval or DASH, style=style)
-    sentence = way_closed_sentence(figures)
-    return Group(table, Text(), beside, *([Text(sentence)] if sentence else []))
+    sentences = [way_closed_sentence(figures), below_baseline_sentence(figures)]
+    return Group(table, Text(), beside, *[Text(sentence) for sentence in sentences if sentence])
 
 
 def push_table(figures: dict[str, Any]) -> RenderableType:
@@ -97,10 +107,11 @@ def push_table(figures: dict[str, Any]) -> RenderableType:
     for check in parity_checks(figures):
         parity.add_row(Text(check.label), check.value, check.wanted, _verdict(check.passed, ""))
     headings = ["rows", "p50 ms", "p99 ms", "rows/s", "in process p50 ms", "ratio", "wanted"]
-    latency = _table("Latency of a request", [], headings)
+    latency = _table("Latency of a request", [], [*headings, ""])
     for one in latencies(figures):
         times = decimal(one.p50, 2), decimal(one.p99, 2), one.rows_per_second, decimal(one.in_process_p50, 2)
-        latency.add_row(count(one.size), *times, decimal(one.ratio, 2), one.budget)
+        mark = _verdict(one.passed, "")
+        latency.add_row(count(one.size), *times, decimal(one.ratio, 2), one.budget, mark)
     served = f"serving {shown(figures.get('model'))} version {count(figures.get('version'))}"
     parts: list[RenderableType] = [Text(served, style="bold"), parity, _verdict(*parity_verdict(figures))]
     if latency.row_count:

@@ -69,6 +69,14 @@ def compact(value: Any) -> str:
     return f"{found:,.0f}" if abs(found) >= 1000 or found == int(found) else f"{found:.4g}"
 
 
+def size(megabytes: Any) -> str:
+    """Return megabytes in the unit that shows something: KB below a tenth of one."""
+    found = number(megabytes)
+    if found is None:
+        return DASH
+    return f"{found:,.1f} MB" if found >= 0.1 else f"{1000 * found:,.1f} KB"
+
+
 def percent(part: Any, whole: Any = 1, digits: int = 1) -> str:
     """Return ``part / whole`` as a percentage; a share that rounds to nothing but is something reads ``<0.1 %``."""
     above, below = number(part), number(whole)

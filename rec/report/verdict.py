@@ -123,6 +123,12 @@ class Latency:
         return DASH if limit is None else f"≤ {limit}"
 
     @property
+    def passed(self) -> bool | None:
+        """None where nothing was asked of this size, or nothing measured."""
+        limit = LATENCY_BUDGETS.get(self.size)
+        return None if limit is None or self.ratio is None else self.ratio <= limit
+
+    @property
     def rows_per_second(self) -> str:
         """At the median."""
         return count(1000 * self.size / self.p50) if self.p50 > 0 else DASH
@@ -145,6 +151,45 @@ def way_closed_sentence(figures: dict[str, Any]) -> str | None:
     """Return the comparison in words, for the terminal and for screen readers."""
     share = share_closed(figures)
     return None if share is None else f"{percent(share)} of the way from logistic regression to the best possible"
+
+
+def below_baseline_sentence(figures: dict[str, Any]) -> str | None:
+    """Return why a model may lie below logistic regression, by its rows and sizes; None where it does not."""
+    auc = {c.key: c.auc for c in contenders(figures)}
+    if "model" not in auc or auc["model"] >= auc.get("logistic_regression", auc["model"]):
+        return None
+    found = "The trained model is below logistic regression"
+    rows, numbers = (number(figures.get(name)) for name in ("num_train_rows", "num_parameters"))
+    if rows is None or numbers is None:
+        return f"{found}."
+    if rows < numbers:
+        return (
+            f"{found}: {count(rows)} training rows are few for {count(numbers)} numbers in its embedding tables. "
+            f"More rows are the remedy: the full demo, make demo, has a million."
+        )
+    return f"{found} on {count(rows)} training rows; try more epochs or other learning rates."
+
+
+def training_end_sentence(figures: dict[str, Any]) -> str | None:
+    """Return how many epochs were trained, why no more, and which is the best: of the run that chose, if one did."""
+    chosen = figures.get("choice") or figures
+    trained, asked = len(chosen.get("epochs") or []), number(chosen.get("max_epochs"))
+    if not trained or asked is None:
+        return None
+    best, metric = number(chosen.get("best_epoch")), shown(chosen.get("metric")).replace("_", " ").replace("auc", "AUC")
+    if chosen.get("stopped_early") and best is not None:
+        use = f"the final training has {_epochs(int(best))}" if figures.get("choice") else "its weights are the result"
+        return (
+            f"Stopped early, after {trained} of {count(asked)} epochs: {_epochs(trained - int(best))} without a better "
+            f"valid {metric} than epoch {count(best)}'s; {use}."
+        )
+    judged = any(epoch.get("valid") for epoch in chosen["epochs"])
+    kept = f"; epoch {count(best)} has the best valid {metric}" if judged and trained > 1 else ""
+    return f"Trained for {_epochs(trained)}, as many as asked{kept}."
+
+
+def _epochs(num: int) -> str:
+    return f"{count(num)} epoch{'' if num == 1 else 's'}"
 
 
 def no_op_sentence(figures: dict[str, Any]) -> str:

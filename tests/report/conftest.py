@@ -20,7 +20,7 @@ CONFIG = {
         "sparse": {"columns": "C*", "ops": [{"categorify": {"freq_threshold": 15}}]},
     },
     "model": {"name": "dlrm", "embedding_dim": 16, "bottom_mlp_hidden": [64], "top_mlp_hidden": [64]},
-    "train": {"num_proc": 2, "global_batch_size": 1024, "max_epochs": 4, "seed": 1},
+    "train": {"num_proc": 2, "global_batch_size": 1024, "max_epochs": 8, "seed": 1},
     "serve": {"repository": "models", "model_name": "criteo"},
 }
 
@@ -99,6 +99,10 @@ def train_figures() -> dict:
             {"epoch": i + 1, "train_loss": 0.51 - 0.012 * i, "valid": evaluation(4, auc)} for i, auc in enumerate(aucs)
         ],
         "best_epoch": 3,
+        "metric": "auc",
+        "max_epochs": 8,
+        "patience": 1,
+        "stopped_early": True,
         "rows_per_second": 41_870.4,
         "num_steps": 3904,
         "num_parameters": 61_450_113,

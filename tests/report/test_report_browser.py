@@ -85,3 +85,13 @@ def test_print_is_light_and_whole(chromium, report):
     assert chromium.evaluate("document.documentElement.scrollWidth") <= 718
     pages = base64.b64decode(chromium.call("Page.printToPDF", printBackground=True)["data"])
     assert pages.startswith(b"%PDF")
+
+
+def test_the_ledger_of_a_phone_needs_no_scrolling_and_names_its_cells(chromium, report):
+    chromium.open(report, 400)
+    wider = "[...document.querySelectorAll('#ledger .scroll')].filter((e) => e.scrollWidth > e.clientWidth).length"
+    assert chromium.evaluate(wider) == 0
+    cell = "document.querySelector('.ledger tbody td.n:nth-of-type(2)')"
+    assert chromium.evaluate(f"getComputedStyle({cell}, '::before').content") == '"lines"'
+    chromium.open(report, 1200)
+    assert chromium.evaluate(f"getComputedStyle({cell}, '::before').content") == "none"

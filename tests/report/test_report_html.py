@@ -9,8 +9,10 @@ from conftest import CONFIG, stage_records, write_run
 
 from rec.core.errors import ConfigError
 from rec.core.records import Artifact, StageRecord
+from rec.report import plots
 from rec.report.columns import histogram
 from rec.report.html import render, write_report
+from rec.report.plots import valid_auc
 
 SECTIONS = ["verdict", "ledger", "columns", "training", "evaluation", "plan", "gpu", "serving", "lineage"]
 SECTIONS += ["warnings", "config"]
@@ -291,7 +293,58 @@ def test_a_stage_with_nothing_to_write_shows_the_run_that_wrote(draw, records):
 
 
 def test_latency_stands_beside_the_bundle_in_process(draw, records):
-    assert re.search(r"64\s*3\.11\s*5\.02\s*20,579\s*2\.26\s*1\.38\s*≤ 1\.5", Page(draw(records)).text)
+    page = Page(draw(records))
+    assert re.search(r"✓\s*64\s*3\.11\s*5\.02\s*20,579\s*2\.26\s*1\.38\s*≤ 1\.5", page.text)
+    page = Page(render(with_figures(records, "push", latency_ratio={"64": 2.59, "2048": 1.1})))
+    assert re.search(r"✗\s*64\s*3\.11", page.text)
+    assert re.search(r"✓\s*2,048\s*21\.70", page.text)
+    assert "Served equals offline" in page.text
+
+
+def test_training_that_stopped_early_shows_every_epoch_and_why(records):
+    text = Page(render(records)).text
+    assert "Stopped early, after 4 of 8 epochs: 1 epoch without a better valid AUC than epoch 3's" in text
+    assert all(auc in text for auc in ("0.7701", "0.7818", "0.7862", "0.7849"))
+
+
+def test_a_model_below_the_baseline_is_explained(records):
+    evaluate = records["evaluate"].figures
+    below = {"num_train_rows": 32_000, "num_parameters": 641_600, "test": evaluate["test"] | {"auc": 0.77}}
+    text = Page(render(with_figures(records, "evaluate", **below))).text
+    assert "32,000 training rows are few for 641,600 numbers in its embedding tables." in text
+    assert "below logistic regression; see Evaluation" in text
+    assert "below logistic regression" not in Page(render(records)).text
+
+
+def test_one_epoch_has_one_whole_tick(records):
+    drawn = valid_auc({"epochs": records["train"].figures["epochs"][:1], "best_epoch": 1})
+    assert {tick for tick in texts(drawn) if "." not in tick} >= {"0", "1", "2"}
+    assert not any(re.fullmatch(r"[012]\.\d+", tick) and not tick.startswith("0.7") for tick in texts(drawn))
+
+
+def texts(drawn: str) -> list[str]:
+    return [text.strip() for text in re.findall(r"<text[^>]*>([^<]*)</text>", drawn)]
+
+
+@pytest.mark.parametrize("rows", [3, 40, 300, 100_000])
+def test_every_whisker_ends_below_the_top(monkeypatch, rows):
+    monkeypatch.setattr(plots, "_svg", lambda figure, *_: figure)
+    figure = plots.calibration({"calibration": [[0.1 * i, 0.1 * i + 0.02, rows] for i in range(1, 7)]})
+    [axes] = figure.axes
+    [bars] = [found for collection in axes.collections if len(found := collection.get_segments())]
+    tops = [float(max(bar[:, 1])) for bar in bars]
+    assert max(tops) == pytest.approx(min(1.0, 0.62 + 2 * (0.62 * 0.38 / rows) ** 0.5))
+    assert axes.get_ylim()[1] >= max(tops)
+
+
+@pytest.mark.parametrize(
+    ("megabytes", "shown"), [(12.345, "12.3 MB"), (0.1, "0.1 MB"), (0.0043, "4.3 KB"), (0, "0.0 KB")]
+)
+def test_small_tables_have_a_size(records, megabytes, shown):
+    plan = [dict(records["train"].figures["plan"][0], megabytes=megabytes, ranks=[0])]
+    text = Page(render(with_figures(records, "train", plan=plan))).text
+    assert f"Rank 0 holds {shown}." in text
+    assert text.count(shown) == 2
 
 
 def test_a_refit_shows_the_epochs_of_the_run_that_chose(draw, records):

@@ -4,8 +4,10 @@ import copy
 import re
 
 import pytest
+from rich.cells import cell_len
 from rich.console import Console
 
+from rec.report.folded import folded
 from rec.report.tables import evaluation_table, ledger_table, push_table, training_line
 
 
@@ -56,6 +58,23 @@ def test_evaluation_beside_its_bounds(records):
     assert "41.4 % of the way from logistic regression to the best possible" in text
 
 
+@pytest.mark.parametrize(
+    ("rows", "sentence"),
+    [
+        (32_000, "below logistic regression: 32,000 training rows are few for 641,600 numbers"),
+        (900_000, "below logistic regression on 900,000 training rows; try more epochs or other learning rates."),
+        (None, "The trained model is below logistic regression."),
+    ],
+)
+def test_a_model_below_the_baseline_is_explained_by_its_figures(records, rows, sentence):
+    figures = copy.deepcopy(records["evaluate"].figures) | {"num_train_rows": rows, "num_parameters": 641_600}
+    assert "below" not in text_of(evaluation_table(figures))
+    figures["test"]["auc"] = 0.7701
+    assert sentence in text_of(evaluation_table(figures))
+    del figures["baselines"]["planted"]
+    assert sentence in text_of(evaluation_table(figures))
+
+
 def test_evaluation_without_baselines(records):
     text = text_of(evaluation_table({"test": records["evaluate"].figures["test"]}))
     assert "0.7849" in text
@@ -74,9 +93,30 @@ def test_the_training_line_tells_size_and_speed(records):
     assert line in text_of(training_line(records["train"].figures))
 
 
+def test_the_training_line_tells_what_ended_it(records):
+    figures = records["train"].figures
+    early = "Stopped early, after 4 of 8 epochs: 1 epoch without a better valid AUC than epoch 3's;"
+    assert f"{early} its weights are the result." in text_of(training_line(figures))
+    assert f"{early} the final training has 3 epochs." in text_of(training_line({"choice": figures}))
+    whole = figures | {"stopped_early": False, "max_epochs": 4, "metric": "log_loss"}
+    end = "Trained for 4 epochs, as many as asked; epoch 3 has the best valid log loss."
+    assert end in text_of(training_line(whole))
+    one = whole | {"epochs": figures["epochs"][:1], "max_epochs": 1, "best_epoch": 1}
+    assert "Trained for 1 epoch, as many as asked." in text_of(training_line(one))
+
+
 def test_latency_stands_beside_the_bundle_in_process(records):
     text = text_of(push_table(records["push"].figures), 80)
-    assert re.search(r"64 +3\.11 +5\.02 +20,579 +2\.26 +1\.38 +≤ 1\.5", text)
+    assert re.search(r"64 +3\.11 +5\.02 +20,579 +2\.26 +1\.38 +≤ 1\.5 +✓", text)
+
+
+def test_a_latency_above_its_budget_is_marked_and_parity_still_holds(records):
+    figures = records["push"].figures | {"latency_ratio": {"1": 6.19, "64": 2.59, "2048": 1.2}}
+    text = text_of(push_table(figures), 80)
+    assert re.search(r"2\.59 +≤ 1\.5 +✗", text)
+    assert re.search(r"1\.20 +≤ 1\.2 +✓", text)
+    assert text.count("✗") == 1
+    assert "✓ served = offline" in text
 
 
 def test_push_verdict(records):
@@ -121,3 +161,37 @@ def test_numbers_and_file_names_are_never_cut(records, width):
     assert "…" not in text
     first_column = "".join(line.split(" ")[0] for line in text.splitlines())
     assert figures["ledger"][0]["file"] in first_column
+
+
+def first_column(text: str) -> list[str]:
+    return [line.split(" ")[0] for line in text.splitlines()]
+
+
+@pytest.mark.parametrize("folder", ["lake/raw_tiny/", "/data/" + "some_company/" * 9 + "raw/", "s3://bucket/raw/"])
+def test_a_common_folder_is_named_once_and_no_name_is_broken(records, folder):
+    rows = [row | {"file": f"{folder}{row['file']}"} for row in records["etl"].figures["ledger"]]
+    text = text_of(ledger_table({"ledger": rows}), 80)
+    assert [f"day_{day}" for day in range(6)] == first_column(text)[-9:-3]
+    title = "".join(line.rstrip() for line in text[: text.index("file ")].splitlines())
+    assert title == f"Ledger of {folder}raw/"
+
+
+def test_files_of_many_folders_are_broken_at_slashes(records):
+    rows = [
+        row | {"file": f"/data/{'ab'[row['day'] % 2]}/warehouse/exports/{row['file']}"}
+        for row in records["etl"].figures["ledger"]
+    ]
+    text = text_of(ledger_table({"ledger": rows}), 80)
+    assert text.startswith("Ledger of /data/")
+    found = first_column(text)
+    assert found.count("day_3") == 1
+    assert all(cell.endswith("/") or not cell or cell.startswith(("day_", "a/", "b/", "raw/")) for cell in found[2:-4])
+    assert max(map(len, text.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("width", range(1, 30))
+def test_a_folded_path_is_whole_and_within_its_width(width):
+    path = "/data/day=2026-01-01/a very long name.part-00000.tsv.gz/é世界/x"
+    lines = folded(path, width)
+    assert "".join(lines) == path
+    assert all(cell_len(line) <= max(width, 2) for line in lines)
