@@ -82,6 +82,8 @@ class Stages:
         warnings: tuple[str, ...] = (),
     ) -> None:
         """Write a stage's record; ``artifacts`` are what it read and what it wrote."""
+        from rec.report.text import duration
+
         inputs, outputs = artifacts
         record = StageRecord(
             run_id=self.run.run_id,
@@ -95,6 +97,7 @@ class Stages:
             seconds=watch.seconds,
         )
         self.run.write(record)
+        log.info("%s: done in %s", stage, duration(record.seconds))
 
 
 def load_recipe(path: str | Path, settings: list[str] | None = None) -> Recipe:
@@ -171,7 +174,7 @@ def run_evaluate(stages: Stages) -> "Evaluation":
         "checkpoint": Artifact(uri=checkpoint.path, sha256=checkpoint.sha256),
         "features": _artifact(checkpoint.table),
     }
-    stages.record("evaluate", watch, (inputs, {"scores": Artifact(uri=str(folder))}), figures)
+    stages.record("evaluate", watch, (inputs, {"scores": Artifact(uri=str(folder.absolute()))}), figures)
     stages.show(evaluation_table(figures))
     return test
 

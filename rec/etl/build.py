@@ -1,5 +1,6 @@
 """The features stage of a recipe: raw rows to a table of features, and the figures that its record keeps."""
 
+import logging
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
@@ -21,6 +22,8 @@ from rec.ops.vocabulary import VocabularyState
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+log = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True, kw_only=True)
 class BuiltFeatures:
@@ -33,6 +36,7 @@ class BuiltFeatures:
 
     def figures(self) -> dict[str, Any]:
         """Return what the run record keeps of the ledger and of every column."""
+        log.info("summing up the columns of days %s", list(self.table.days))
         return {
             "ledger": [row.figures() for row in self.source.ledger.rows],
             "num_rows": self.table.num_rows,

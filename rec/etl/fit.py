@@ -76,6 +76,7 @@ def _count_days(
             counted[day] = CountedDay(shown.attempt, digest)
     fresh = {day: digest for day, digest in digests.items() if day not in counted}
     if fresh:
+        log.info("counting the values of days %s", sorted(fresh))
         attempts = record_days(source, lake, spark, run_id, fresh)
         append_counts(source.keyed, source.schema, pipeline, lake, run_id, attempts)
         counted |= {day: CountedDay(attempt, fresh[day]) for day, attempt in attempts.items()}

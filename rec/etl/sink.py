@@ -84,6 +84,7 @@ class _Writer:
         check_columns(uri, self.encoded_schema)
         write_goldens(self.source, self.fitted, self.lake, self.run_id)
         attempts = self._attempts(days)
+        log.info("encoding days %s", days)
         folder = self.lake.staging / self.run_id
         try:
             encoded = self._encoded(days, folder)
@@ -94,6 +95,7 @@ class _Writer:
             remove_stale(self.lake.staging)
 
     def _write_day(self, day: int, attempt: int, encoded: "DataFrame") -> None:
+        log.info("writing day %d", day)
         for _ in range(TRIES):
             if self._commit(day, attempt, encoded):
                 return

@@ -1,5 +1,6 @@
 """Click logs as text: every line in its bin, whatever layouts the files have."""
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -22,6 +23,7 @@ from rec.etl.unpack import intake_text
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+log = logging.getLogger(__name__)
 
 _STRIP_CR = "CASE WHEN ENDSWITH(line, '\\r') THEN LEFT(line, LENGTH(line) - 1) ELSE line END AS line"
 
@@ -30,7 +32,9 @@ def text_lines(spark: "SparkSession", config: SourceConfig) -> BinnedLines:
     """Measure the files of a text source and put each of their lines into its bin."""
     work_dir = config.work_dir or default_work_dir()
     measure = partial(intake_text, work_dir=work_dir, day_column=config.day.column)
-    intakes: list[Intake] = measure_files(spark, find_files(config.path), measure)
+    paths = find_files(config.path)
+    log.info("reading %d files of %s", len(paths), config.path)
+    intakes: list[Intake] = measure_files(spark, paths, measure)
     if not any(intake.num_lines for intake in intakes):
         raise InputError(f"source {config.path}: {len(intakes)} files, not a line in them; check the path")
     files = tuple(_source_file(intake, config) for intake in intakes)
@@ -40,6 +44,7 @@ def text_lines(spark: "SparkSession", config: SourceConfig) -> BinnedLines:
     parser = Parser(schema, config.pad_right, config.day.column)
 
     def write(folder: Path) -> None:
+        log.info("parsing %s lines", f"{sum(f.num_lines for f in files):,}")
         places = {group: _places(members, files) for group, members in groups.items()}
         parser.write([_line_group(spark, config, group, places[group], cuts) for group in groups], folder)
 
