@@ -6,14 +6,13 @@ from typing import Any, Protocol
 from pydantic import BaseModel, ConfigDict, model_validator
 from pydantic.dataclasses import dataclass
 
+from rec.core.config import Config
 from rec.core.errors import DayError
 from rec.core.schema import FeatureSchema
 
 
-class Days(BaseModel):
+class Days(Config):
     """The only split: which days train, which choose, which test. A day is an int (yyyymmdd, or a captured number)."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     train: tuple[int, ...]
     valid: tuple[int, ...] = ()
@@ -21,7 +20,9 @@ class Days(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _ranges_are_days(cls, given: dict[str, Any]) -> dict[str, Any]:
+    def _ranges_are_days(cls, given: Any) -> Any:
+        if not isinstance(given, dict):
+            return given
         return {k: tuple(v) if isinstance(v, range) else v for k, v in given.items()}
 
     @model_validator(mode="after")

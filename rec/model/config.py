@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, PositiveInt
 
 from rec.core.config import Config
 
@@ -12,8 +12,8 @@ class DLRMConfig(Config):
 
     name: Literal["dlrm"] = "dlrm"
     embedding_dim: int = Field(default=16, ge=4, multiple_of=4)
-    bottom_mlp_hidden: tuple[int, ...] = (64,)
-    top_mlp_hidden: tuple[int, ...] = (128, 64)
+    bottom_mlp_hidden: tuple[PositiveInt, ...] = (64,)
+    top_mlp_hidden: tuple[PositiveInt, ...] = (128, 64)
     pooling: Literal["sum", "mean"] = "sum"
 
 

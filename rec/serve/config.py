@@ -1,11 +1,10 @@
 """Settings of serving: the recipe's section ``serve``."""
 
 from pathlib import Path
-from typing import Annotated
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
-from rec.core.config import Config, local_path
+from rec.core.config import Config, LocalFolder
 
 Port = int | None
 
@@ -19,7 +18,7 @@ class ServeConfig(Config):
     virtual environment that holds tritonserver; without one, ``.venv-serve`` beside the package or the running one.
     """
 
-    repository: Annotated[Path, AfterValidator(lambda given: Path(local_path(given)))] = Path("models")
+    repository: LocalFolder = Path("models")
     model_name: str = Field(default="ranker", pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")
     max_batch_size: int = Field(default=4096, ge=1)
     url: str | None = None
@@ -28,5 +27,5 @@ class ServeConfig(Config):
     grpc_port: Port = Field(default=None, ge=1, le=65535)
     metrics_port: Port = Field(default=None, ge=1, le=65535)
     threads: int = Field(default=1, ge=1)
-    environment: Path | None = None
+    environment: LocalFolder | None = None
     timeout_s: float = Field(default=120.0, gt=0)
