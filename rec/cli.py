@@ -10,6 +10,7 @@ import typer
 from typer.exceptions import TyperException
 
 from rec.core.errors import RecError
+from rec.launch.interrupt import interruptible
 
 RecipePath = Annotated[Path, typer.Argument(help="A recipe, such as conf/criteo_demo.yaml.", metavar="RECIPE")]
 Settings = Annotated[
@@ -22,7 +23,9 @@ SparkConf = Annotated[
 ]
 
 FULL_DISK = "No space left on device"
-UNUSABLE = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG})
+UNUSABLE = frozenset(
+    {errno.EACCES, errno.EPERM, errno.EROFS, errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG}
+)
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
 
@@ -35,14 +38,18 @@ def main(argv: list[str] | None = None) -> int:
     logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr)
     logging.getLogger("rec").setLevel(logging.DEBUG if debug else logging.INFO)
     try:
-        return app(arguments, prog_name="rec", standalone_mode=False) or 0
+        with interruptible():
+            return app(arguments, prog_name="rec", standalone_mode=False) or 0
     except (RecError, TyperException) as error:
         if debug:
             raise
         text = error.format_message() if isinstance(error, TyperException) else str(error)
-        typer.echo(f"error: {text}", err=True)
+        # Without a verb the help was printed, and there is no more to say.
+        if text:
+            typer.echo(f"error: {text}", err=True)
         return 2
     except (KeyboardInterrupt, typer.Abort):
+        typer.echo("interrupted", err=True)
         return 130
     except Exception as error:
         remedy = _remedy(error)
@@ -65,12 +72,14 @@ def _remedy(error: Exception) -> str | None:
 @app.command()
 def run(recipe: RecipePath, settings: Settings = None, spark_conf: SparkConf = None) -> None:
     """Run every stage: features, training, evaluation, push, parity, report."""
+    from rec.launch.commands import next_commands
     from rec.run import load_recipe, open_stages, run_all
 
-    report = run_all(open_stages(load_recipe(recipe, settings), spark_conf))
+    loaded = load_recipe(recipe, settings)
+    report = run_all(open_stages(loaded, spark_conf))
     typer.echo(f"report: {report}")
-    for command in (f"serve {recipe}", f"etl {recipe} --explain", f"run {recipe} --set train.seed=2"):
-        typer.echo(f"try next: {sys.argv[0]} {command}")
+    for command in next_commands(recipe, settings or [], spark_conf, loaded.train.seed):
+        typer.echo(f"try next: {command}")
 
 
 @app.command()
@@ -89,7 +98,7 @@ def etl(
     if not explain:
         run_etl(open_stages(loaded, spark_conf))
         return 0
-    receipt = explain_etl(loaded, spark_conf or Path("conf/spark/cluster-gpu.conf"))
+    receipt = explain_etl(loaded, spark_conf)
     for fallback in receipt.fallbacks:
         typer.echo(f"stays on the CPU: {fallback.operator}: {fallback.reason}")
     typer.echo(
@@ -157,15 +166,16 @@ def score(
     settings: Settings = None,
     spark_conf: SparkConf = None,
 ) -> None:
-    """Ask a running server for the score of every row of a file."""
-    from rec.launch.score import score_file, server_url
+    """Ask a running server for the score of every row of a file; count the lines that are none."""
+    from rec.launch.score import check_out, score_file, server_url
     from rec.run import load_recipe, open_stages
 
     loaded = load_recipe(recipe, settings)
     # Told before a session starts.
+    check_out(rows, out)
     server_url(loaded.serve)
-    num_rows = score_file(open_stages(loaded, spark_conf).spark, loaded.placed_source, rows, loaded.serve, out)
-    typer.echo(f"{num_rows:,} rows scored: {out}")
+    scored = score_file(open_stages(loaded, spark_conf).spark, loaded.placed_source, rows, loaded.serve, out)
+    typer.echo(f"{scored}; {out}")
 
 
 @app.command()

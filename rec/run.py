@@ -7,13 +7,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rec.core.config import Config, LocalPath, load_config
+from pydantic import field_validator
+
+from rec.core.config import Config, load_config
+from rec.core.errors import ConfigError
 from rec.core.manifest import sha256_file
 from rec.core.records import Artifact, Run, StageRecord, Stopwatch, newest_record
 from rec.core.tables import Days, FeatureTable
-from rec.datasets.criteo_like import LEDGER, CriteoLikeConfig
-from rec.etl.config import SourceConfig
+from rec.datasets.criteo_like import CriteoLikeConfig, prepare_rows
+from rec.etl.config import RootPath, SourceConfig
 from rec.launch.config import LaunchConfig
+from rec.launch.confs import default_conf
+from rec.launch.interrupt import own_handling
 from rec.model.config import ModelConfig
 from rec.ops.config import FeaturesConfig
 from rec.serve.config import ServeConfig
@@ -31,14 +36,14 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-DEFAULT_SPARK_CONF = Path("conf/spark/local.conf")
+DEFAULT_SPARK_CONF, CLUSTER_SPARK_CONF = "local.conf", "cluster-gpu.conf"
 
 
 class Recipe(Config):
     """The stage configs, composed. ``dataset`` asks for generated rows where ``source.path`` has none yet."""
 
     name: str
-    root: LocalPath
+    root: RootPath
     dataset: CriteoLikeConfig | None = None
     source: SourceConfig
     days: Days
@@ -47,6 +52,13 @@ class Recipe(Config):
     train: TrainConfig = TrainConfig()
     launch: LaunchConfig = LaunchConfig()
     serve: ServeConfig = ServeConfig()
+
+    @field_validator("features")
+    @classmethod
+    def _some_chain(cls, features: FeaturesConfig) -> FeaturesConfig:
+        if not features.root:
+            raise ConfigError("no chain of operators; name one, such as dense: {columns: I*, ops: [fill_missing, log]}")
+        return features
 
     @property
     def placed_source(self) -> SourceConfig:
@@ -110,8 +122,10 @@ def open_stages(recipe: Recipe, spark_conf: str | Path | None = None, extra: dic
 
     from rec.etl.session import is_submitted, spark_session
 
-    conf = spark_conf or (None if extra or is_submitted() else DEFAULT_SPARK_CONF)
-    return Stages(recipe, Run(recipe.root), spark_session(conf, extra), Console().print)
+    conf = spark_conf or (None if extra or is_submitted() else default_conf(DEFAULT_SPARK_CONF))
+    with own_handling():
+        spark = spark_session(conf, extra)
+    return Stages(recipe, Run(recipe.root), spark, Console().print)
 
 
 def run_all(stages: Stages) -> Path:
@@ -129,7 +143,8 @@ def run_etl(stages: Stages) -> FeatureTable:
     from rec.report.tables import ledger_table
 
     recipe, watch = stages.recipe, Stopwatch()
-    _write_dataset(recipe)
+    if recipe.dataset is not None:
+        prepare_rows(recipe.source.path, recipe.dataset)
     built = _build_features(stages, recipe.root, recipe.days.train)
     figures = {**built.figures(), "gpu_receipt": kept_receipt(recipe.root, recipe.model_dump(mode="json"))}
     inputs = {Path(f.path).name: Artifact(uri=f.path, sha256=f.sha256) for f in built.source.files}
@@ -222,13 +237,14 @@ def write_run_report(stages: Stages) -> Path:
     return write_report(stages.run.folder, Path(stages.recipe.root) / "reports" / f"{stages.run.run_id}.html")
 
 
-def explain_etl(recipe: Recipe, cluster_conf: str | Path, *, broadcasts: bool = True) -> "Receipt":
+def explain_etl(recipe: Recipe, cluster_conf: str | Path | None = None, *, broadcasts: bool = True) -> "Receipt":
     """Run the features stage on the CPU into a folder that is thrown away, and say what of it a GPU would run.
 
     The receipt is kept as a record of the recipe's own root, where the next features stage finds it.
     """
     from rec.etl.receipt import captured_stderr, explain_conf, make_receipt
 
+    cluster_conf = cluster_conf or default_conf(CLUSTER_SPARK_CONF)
     watch, settings = Stopwatch(), explain_conf(cluster_conf, broadcasts=broadcasts)
     with tempfile.TemporaryDirectory(prefix="reclake-explain-") as folder, captured_stderr() as log_file:
         stages = open_stages(recipe.model_copy(update={"root": folder}), extra=settings)
@@ -245,19 +261,6 @@ def record_receipt(
     """Write the record ``explain``."""
     conf = Artifact(uri=str(cluster_conf), sha256=sha256_file(cluster_conf))
     stages.record("explain", watch, ({"conf": conf}, {}), {**receipt.figures(), "broadcasts": broadcasts})
-
-
-def _write_dataset(recipe: Recipe) -> None:
-    """Write the generated rows a recipe asks for, where they are not there yet or are those of another config."""
-    from rec.datasets.criteo_like import CriteoLikeDataset, write_criteo_like
-
-    if recipe.dataset is None:
-        return
-    folder = Path(recipe.source.path).parent
-    if (folder / LEDGER).exists() and CriteoLikeDataset.open(folder).config == recipe.dataset:
-        return
-    log.info("writing %s generated rows to %s", f"{sum(recipe.dataset.rows):,}", folder)
-    write_criteo_like(folder, recipe.dataset)
 
 
 def _build_features(stages: Stages, root: str | Path, days: tuple[int, ...]) -> "BuiltFeatures":

@@ -5,19 +5,24 @@ A folder holds ``day_0.tsv``, ``day_1.tsv``, …; ``planted/day_N.npy`` with the
 """
 
 import hashlib
+import logging
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from rec.core.config import Config
 from rec.core.errors import ConfigError, InputError
 from rec.core.manifest import write_atomic
 from rec.datasets.faults import PlantedLine, plan_lines
+from rec.datasets.folder import STAGING, Known, check_nothing_else, folder_of_source, take_over
 from rec.datasets.lines import format_rows
 from rec.datasets.rows import CHUNK_ROWS, RowGenerator, Rows
+
+log = logging.getLogger(__name__)
 
 LEDGER = "ledger.json"
 PLANTED = np.dtype([("probability", "<f4"), ("label", "i1")])
@@ -108,17 +113,34 @@ class CriteoLikeDataset(BaseModel):
         return np.load(self.planted_path(day), mmap_mode="r")
 
 
+def written_config(folder: str | Path) -> CriteoLikeConfig | None:
+    """Return what a folder was written with; None for one that was not, or not to its end."""
+    dataset = _read_ledger(Path(folder))
+    return dataset.config if dataset else None
+
+
+def prepare_rows(source_path: str, config: CriteoLikeConfig) -> None:
+    """Write the rows that a source reads, where they are not there yet or are those of another config."""
+    folder = folder_of_source(source_path)
+    if written_config(folder) != config:
+        log.info("writing %s generated rows to %s", f"{sum(config.rows):,}", folder)
+        write_criteo_like(folder, config)
+
+
 def write_criteo_like(
     folder: str | Path, config: CriteoLikeConfig, progress: Progress | None = None
 ) -> CriteoLikeDataset:
     """Write the days, the planted probabilities and, last, the ledger. ``progress`` is called with rows done and all.
 
-    A file appears under its name only when it is whole.
+    They appear when all are whole, in place of what was generated there. Raises ConfigError for a folder that holds
+    anything else.
     """
     folder = Path(folder)
-    (folder / "planted").mkdir(parents=True, exist_ok=True)
-    (folder / LEDGER).unlink(missing_ok=True)
-    dataset = CriteoLikeDataset(config=config, days=(), folder=folder)
+    _check_folder(folder)
+    staging = folder / STAGING
+    shutil.rmtree(staging, ignore_errors=True)
+    (staging / "planted").mkdir(parents=True)
+    dataset = CriteoLikeDataset(config=config, days=(), folder=staging)
     days: list[DayLedger] = []
     for day in range(config.num_days):
         writer = _DayWriter(dataset, day)
@@ -126,9 +148,34 @@ def write_criteo_like(
             if progress:
                 progress(sum(config.rows[:day]) + num_written, sum(config.rows))
         days.append(writer.ledger())
-    dataset = dataset.model_copy(update={"days": tuple(days)})
-    write_atomic(folder / LEDGER, dataset.model_dump_json(indent=1) + "\n")
+    dataset = dataset.model_copy(update={"days": tuple(days), "folder": folder})
+    write_atomic(staging / LEDGER, dataset.model_dump_json(indent=1) + "\n")
+    take_over(folder, LEDGER, _files(_read_ledger(folder)))
     return dataset
+
+
+def _check_folder(folder: Path) -> None:
+    """Raise ConfigError where a folder holds more than generated rows; finish what a stopped run was moving there."""
+    placed, staged = _read_ledger(folder), _read_ledger(folder / STAGING)
+    before, after = _files(placed), _files(staged)
+    known = {name: (*before.get(name, ()), *after.get(name, ())) for name in {*before, *after}}
+    check_nothing_else(folder, {**known, **({LEDGER: ()} if placed else {})})
+    if staged:
+        take_over(folder, LEDGER, before)
+
+
+def _files(dataset: CriteoLikeDataset | None) -> Known:
+    days = dataset.days if dataset else ()
+    planted = {f"planted/day_{day.day}.npy": () for day in days}
+    return {**{day.file: (day.sha256,) for day in days}, **planted}
+
+
+def _read_ledger(folder: Path) -> CriteoLikeDataset | None:
+    try:
+        return CriteoLikeDataset.open(folder)
+    except (InputError, ValidationError, UnicodeDecodeError):
+        # Not there, or of another program.
+        return None
 
 
 class _DayWriter:

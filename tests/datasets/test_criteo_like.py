@@ -164,16 +164,3 @@ def test_days_and_rows_must_agree():
 def test_a_folder_without_a_ledger_is_no_dataset(tmp_path):
     with pytest.raises(InputError, match=r"ledger\.json: no such file"):
         CriteoLikeDataset.open(tmp_path)
-
-
-def test_a_ledger_is_gone_while_its_folder_is_written_again(tmp_path):
-    config = CriteoLikeConfig(num_days=1, rows_per_day=20_000)
-    write_criteo_like(tmp_path, config)
-
-    def stop(_done: int, _total: int) -> None:
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        write_criteo_like(tmp_path, config, stop)
-    with pytest.raises(InputError):
-        CriteoLikeDataset.open(tmp_path)

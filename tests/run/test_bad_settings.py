@@ -13,8 +13,10 @@ import yaml
 from refusal import refusal
 from small_road import RECIPE
 
+from rec.cli import main
 from rec.core.errors import ConfigError
 from rec.etl.lake import Lake
+from rec.launch.confs import default_conf
 from rec.run import load_recipe
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -98,6 +100,21 @@ def test_ranks_that_do_not_divide_the_streams_are_refused_with_the_recipe(recipe
         ("model.nane=dlrm", "did you mean 'name'?"),
         ("days.train=[]", "days.train is empty"),
         ("days.valid=[0]", "day 0 appears twice"),
+        ("days=5", "days = 5: expected a section with test, train, valid"),
+        ("days=[0]", "days = [0]: expected a section with test, train, valid"),
+        ("days=null", "days = None: expected a section with test, train, valid"),
+        ("days.train=[true]", "days.train: [True]: true and false are not taken here"),
+        ("model.bottom_mlp_hidden=[-3]", "model.bottom_mlp_hidden.0 = -3: expected a number above 0"),
+        ("model.top_mlp_hidden=[0]", "model.top_mlp_hidden.0 = 0: expected a number above 0"),
+        ("train.dense_learning_rate=.inf", "train.dense_learning_rate = inf: expected a finite number"),
+        ("serve.timeout_s=.nan", "serve.timeout_s = nan: expected a finite number"),
+        ("root=''", "root: '': an empty path"),
+        ("serve.repository=''", "serve.repository: '': an empty path"),
+        ("source.path=''", "source.path: '': an empty path"),
+        ("features={}", "features: no chain of operators; name one"),
+        ("features.dense.column=I*", "unknown key 'features.dense.column'; did you mean 'columns'?"),
+        ("features.dense.ops=[{clip: 0}]", "features.dense.ops.0.clip = 0: expected a section of keys and values"),
+        ("train={seed: 1, seed: 2}", "key 'seed' is given twice"),
     ],
 )
 def test_a_setting_that_does_not_hold_is_named(recipe, capsys, setting, expected):
@@ -181,6 +198,44 @@ def test_a_serving_environment_that_is_not_there(recipe, capsys):
     line = refusal(capsys, "serve", recipe, "--set", "serve.environment=nowhere")
     assert "no nvidia-pytriton in nowhere" in line
     assert "make serve" in line
+
+
+@pytest.mark.usefixtures("untouched")
+def test_scores_that_would_take_the_place_of_a_folder_or_of_their_rows(recipe, capsys, tmp_path_factory):
+    rows = tmp_path_factory.mktemp("rows")
+    (rows / "day_0.tsv").write_text("1\treal\n")
+    link = tmp_path_factory.mktemp("link") / "day.tsv"
+    link.symlink_to(rows / "day_0.tsv")
+    assert f"{rows}: a folder; name the CSV file to write" in refusal(capsys, "score", recipe, rows, rows)
+    for given in (rows, rows / "day_0.tsv", rows / "day_*.tsv"):
+        for out in (rows / "day_0.tsv", link):
+            line = refusal(capsys, "score", recipe, given, out)
+            assert f"{out}: one of the files of rows, scores would take its place; name another file" in line
+    assert (rows / "day_0.tsv").read_text() == "1\treal\n"
+
+
+def test_without_a_verb_the_help_is_all(capsys):
+    assert main([]) == 2
+    found = capsys.readouterr()
+    assert "Commands" in found.out + found.err
+    assert "error" not in found.err
+
+
+def test_the_checkouts_confs_hold_in_another_folder(recipe):
+    for name in ("local.conf", "cluster-gpu.conf"):
+        assert default_conf(name) == REPOSITORY / "conf/spark" / name
+    own = recipe.parent / "conf/spark/local.conf"
+    own.parent.mkdir(parents=True)
+    own.write_text("spark.master local[1]\n")
+    assert default_conf("local.conf").resolve() == own
+
+
+@pytest.mark.usefixtures("untouched")
+@pytest.mark.parametrize("options", [[], ["--explain"]])
+def test_confs_that_are_nowhere(recipe, capsys, monkeypatch, options):
+    monkeypatch.setattr("rec.launch.confs.CHECKOUT", Path("/nowhere"))
+    line = refusal(capsys, "etl", recipe, *options)
+    assert "neither here nor in /nowhere; name a Spark conf by --spark-conf" in line
 
 
 def test_jars_that_are_not_there(recipe, tmp_path_factory):

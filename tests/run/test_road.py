@@ -154,9 +154,25 @@ def test_a_file_is_scored_by_the_running_server(walked, raw_days, tmp_path, caps
     np.testing.assert_allclose(logits, scores["logit"], atol=1e-5, rtol=1e-5)
 
 
+def test_lines_without_a_score_are_counted_by_reason(walked, raw_days, tmp_path, capsys):
+    good = (raw_days / "day_2.tsv").read_text(encoding="utf-8-sig").splitlines()[:20]
+    (tmp_path / "rows.tsv").write_text("\n".join([*good, "1\tshort", "", "2" + good[0][1:]]) + "\n")
+    limit = ("--set", "source.max_quarantine_fraction=0.5")
+    with Server(ServeConfig(**walked.content["serve"])):
+        assert walked.command("score", str(tmp_path / "rows.tsv"), str(tmp_path / "scores.csv"), *limit) == 0
+        said = capsys.readouterr().out
+        assert walked.command("score", str(tmp_path / "rows.tsv"), f"{tmp_path}/rows.tsv/below.csv", *limit) == 2
+    assert "23 lines: 20 scored, 3 left out: 1 blank, 1 label, 1 short:2; " in " ".join(said.split())
+    assert len((tmp_path / "scores.csv").read_text().splitlines()) == 21
+    line = capsys.readouterr().err.splitlines()[-1]
+    assert line.startswith(f"error: {tmp_path}/rows.tsv: File exists; check the path")
+
+
 def test_rollback_needs_an_earlier_version(walked, capsys):
     assert walked.command("rollback") == 2
-    assert "cannot be served again" in capsys.readouterr().err
+    assert "is served and none was before it; push a second bundle first" in capsys.readouterr().err
+    assert walked.command("rollback", "--version", "99") == 2
+    assert "version 99 cannot be served again" in capsys.readouterr().err
 
 
 def test_rows_that_are_not_those_the_trainer_scored_are_refused(walked, capsys):
