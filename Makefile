@@ -10,7 +10,9 @@ BENCH ?= bench/datasets.py bench/loader.py bench/etl.py
 # make demo DATA=path/to/train.txt runs any Criteo file, cut at 80 % and 90 % of its lines.
 ifdef DATA
 RECIPE := conf/criteo_kaggle.yaml
-SETTINGS := --set source.path=$(DATA) --set root=lake/data
+# Any name of a file: a text of YAML within a word of the shell, $ and all. Each writes its ' in its own way.
+DATA_YAML := '$(subst ','',$(value DATA))'
+SETTINGS := --set 'source.path=$(subst ','\'',$(DATA_YAML))' --set root=lake/data
 endif
 
 .PHONY: help demo test test-slow bench lint wheel python jars gpu-jar horovod serve peers clean
@@ -32,9 +34,9 @@ horovod serve peers: | python
 
 # The features come first: the first ledger is on the screen before the Horovod build starts.
 demo: | python jars
-	@$(REC) etl $(RECIPE) $(SETTINGS)
+	@$(REC) etl '$(subst ','\'',$(RECIPE))' $(SETTINGS)
 	@$(MAKE) --no-print-directory horovod serve
-	@$(REC) run $(RECIPE) $(SETTINGS)
+	@$(REC) run '$(subst ','\'',$(RECIPE))' $(SETTINGS)
 
 test: | python jars gpu-jar horovod serve
 	@$(PYTHON) -m pytest -m "not slow" $(ARGS)
