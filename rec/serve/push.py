@@ -103,6 +103,10 @@ def rollback(
         present = _present(home, name)
         earlier = present.history[:-1]
         target = version if version is not None else (earlier[-1] if earlier else None)
+        if target is None:
+            raise ServingError(
+                f"model {name}: version {present.version} is served and none was before it; push a second bundle first"
+            )
         if target not in earlier:
             raise ServingError(
                 f"model {name}: version {target} cannot be served again; {present.version} is served and before it "
