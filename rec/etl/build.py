@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from rec.core.records import Run
 from rec.core.tables import FeatureTable
 from rec.etl.delta import commits
-from rec.etl.features import refuse_drift
 from rec.etl.fit import fit_features
 from rec.etl.lake import Lake
 from rec.etl.profile import column_figures
@@ -81,7 +80,6 @@ def build_features(
     source: Source, pipeline: Pipeline, root: str | Path, days: tuple[int, ...], run_id: str
 ) -> BuiltFeatures:
     """Fit the pipeline on some days of the source and write all of its days. Raises as fit and sink do."""
-    refuse_drift(root, pipeline.select(source.schema))
     fitted = fit_features(source, pipeline, root, days, run_id)
     table, written = write_days(source, fitted, run_id)
     return BuiltFeatures(source=source, fitted=fitted, table=table, written=written)

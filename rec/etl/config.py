@@ -1,11 +1,13 @@
 """What a recipe says about its source: where it lies, how a line becomes a row, and what tells a row's day."""
 
+import os
 import re
+from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
-from rec.core.config import Config, LocalPath
+from rec.core.config import Config, LocalPath, local_path
 from rec.core.errors import ConfigError, DayError
 from rec.core.keys import KeyKind
 
@@ -14,7 +16,27 @@ MAX_QUARANTINE_FRACTION = 0.001
 # Columns of every feature table beside its features.
 RESERVED = frozenset({"label", "row_key", "day"})
 
+_NO_ROOT = re.compile(r"%[0-9A-Fa-f]{2}|[#?\\\x00-\x1f\x7f]")
+
 Cut = Annotated[int, Field(gt=0)] | Annotated[float, Field(gt=0, le=1)]
+
+
+def root_path(given: str | Path) -> str:
+    """Return a root as ``local_path`` does. Raises ConfigError for a name under which delta-rs and Spark differ.
+
+    delta-rs takes a path for a URL's: it reads %20 as a space, a backslash as a slash, and finds no log behind # or ?.
+    """
+    text = local_path(given)
+    found = _NO_ROOT.search(os.path.abspath(text))
+    if found:
+        raise ConfigError(
+            f"root {text!r}: {found[0]!r} in its path means something else to a reader of Delta tables; use a path "
+            "without %, #, ?, backslashes and control characters"
+        )
+    return text
+
+
+RootPath = Annotated[str, AfterValidator(root_path)]
 
 
 class DayRule(Config):

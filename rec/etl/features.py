@@ -8,11 +8,11 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from rec.core.errors import DayError, SchemaDriftError, TableError
-from rec.core.schema import FeatureSchema
+from rec.core.schema import Column, FeatureSchema
 from rec.core.tables import FeatureTable
-from rec.etl.delta import open_table
+from rec.etl.delta import open_table, table_exists
 from rec.etl.lake import Lake, VisibleDay
-from rec.ops.pipeline import FittedPipeline
+from rec.ops.pipeline import FittedPipeline, Pipeline
 
 
 def open_features(root: str | Path, version: int | None = None, days: Iterable[int] | None = None) -> FeatureTable:
@@ -64,29 +64,73 @@ def _refuse_removed(uri: str, table: DeltaTable, days: list[int]) -> None:
             raise TableError.of_removed_file(uri, table.version(), action["path"])
 
 
-def refuse_drift(root: str | Path, schema: FeatureSchema) -> None:
-    """Raise SchemaDriftError where a feature that days under ``root`` were made of is gone from a raw schema, or has
-    another type there. Told before a run appends a row; a feature that was added is no drift."""
-    lake = Lake(root)
+def check_root(lake: Lake, pipeline: Pipeline, schema: FeatureSchema) -> None:
+    """Raise what a run over a raw schema would be refused for under a root, as far as no row has to be read for it.
+
+    Told before a run appends a row. SchemaDriftError where a feature that days there were made of is gone, or has
+    another type; a feature that was added is no drift. TableError for a table with a feature that is not allowed.
+    """
+    selected = pipeline.select(schema)
+    lake.check_tables()
     days_of: dict[str, list[int]] = {}
     for shown in lake.visible().values():
         days_of.setdefault(shown.state_id, []).append(shown.day)
     for state_id, days in days_of.items():
         if lake.state_folder(state_id).is_dir():
             fitted = FittedPipeline.load(lake.state_folder(state_id))
-            _compare(lake.root, days, fitted.pipeline.select(fitted.schema), schema)
+            held = fitted.pipeline.select(fitted.schema)
+            _refuse_gone(lake.root, days, held, selected, schema)
+            _refuse_retyped(lake.root, days, held, selected)
+    check_columns(lake.uri("features"), selected)
 
 
-def _compare(root: str, days: list[int], held: FeatureSchema, schema: FeatureSchema) -> None:
+def _refuse_gone(root: str, days: list[int], held: FeatureSchema, named: FeatureSchema, given: FeatureSchema) -> None:
     for column in (*held.dense, *held.sparse):
-        if column.name not in schema.names:
+        if column.name not in given.names:
             raise SchemaDriftError(
                 f"column {column.name!r} is gone from the source, days {days} under {root} were made with it; "
                 "supply it, empty where nothing is known, or use another root"
             )
-        found, was = (f"{c.dtype} ({c.key})" if c.key else c.dtype for c in (schema[column.name], column))
+        if column.name not in named.names:
+            raise SchemaDriftError(
+                f"column {column.name!r} is in the source, but the recipe's features no longer name it, days {days} "
+                f"under {root} were made with it; name it, or use another root"
+            )
+
+
+def _refuse_retyped(root: str, days: list[int], held: FeatureSchema, named: FeatureSchema) -> None:
+    for column in (*held.dense, *held.sparse):
+        found, was = (f"{c.dtype} ({c.key})" if c.key else c.dtype for c in (named[column.name], column))
         if found != was:
             raise SchemaDriftError(
                 f"column {column.name!r} is {found} in the source, days {days} under {root} were made of {was}; "
                 "write it with that type, or use another root"
             )
+
+
+def check_columns(uri: str, schema: FeatureSchema) -> None:
+    """Raise SchemaDriftError where a table's column is gone from the schema or has another type there.
+
+    The schema is the encoded one, or the raw one: then how wide a column's ids will be is not known yet.
+    """
+    if not table_exists(uri):
+        return
+    types = {"integer": "int32", "long": "int64", "float": "float32", "double": "float64", "string": "string"}
+    wanted = {c.name: _table_types(c) for c in schema.columns} | {"row_key": ("int64",), "day": ("int32",)}
+    for held in open_table(uri).schema().fields:
+        dtype = types.get(str(held.type.type) if hasattr(held.type, "type") else str(held.type), str(held.type))
+        if held.name not in wanted:
+            raise SchemaDriftError(
+                f"{uri}: column {held.name!r} is gone from the pipeline; supply it or use another root"
+            )
+        if dtype not in wanted[held.name]:
+            now = " or ".join(wanted[held.name])
+            raise SchemaDriftError(f"{uri}: column {held.name!r} is {dtype} there and {now} now; use another root")
+
+
+def _table_types(column: Column) -> tuple[str, ...]:
+    if column.role == "dense":
+        return ("float32",)
+    if column.role == "sparse" and column.num_embeddings is None:
+        return ("int32", "int64")
+    return (column.dtype,)

@@ -12,6 +12,7 @@ from rec.core.schema import FeatureSchema
 from rec.core.tables import Days
 from rec.etl.attempts import input_digests, record_days
 from rec.etl.counts import append_counts, columns_of, counted_tables, fitted_op
+from rec.etl.features import check_root
 from rec.etl.files import TRIES
 from rec.etl.lake import Lake
 from rec.etl.source import Source
@@ -37,13 +38,14 @@ def fit_features(
 ) -> FittedPipeline:
     """Fit the pipeline on the days alone and store its state under ``root``; a day counted before is not read again.
 
-    Raises DayError for a day without rows, QuarantineLimitError, and ConcurrentWriteError where other fits keep
-    committing first.
+    Raises SchemaDriftError where days under the root have other columns, DayError for a day without rows,
+    QuarantineLimitError, and ConcurrentWriteError where other fits keep committing first.
     """
     wanted = tuple(sorted(set(days)))
+    lake, run_id = Lake(root), run_id or new_run_id()
+    check_root(lake, pipeline, source.schema)
     source.check()
     source.check_days(Days(train=wanted))
-    lake, run_id = Lake(root), run_id or new_run_id()
     schema = pipeline.select(source.schema)
     counted = _count_days(source, pipeline, lake, run_id, wanted)
     for _ in range(TRIES):

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rec.core.config import local_path
+from rec.etl.config import root_path
 from rec.etl.delta import TableColumn, commits, create_table, open_table, partitions, table_exists, table_version
 from rec.ops.admission import VOCABULARY_SCHEMA
 
@@ -50,7 +50,7 @@ class Lake:
 
     def __init__(self, root: str | Path):
         # Spark takes a path without a scheme relative to the JVM's folder, Delta's builder not at all.
-        self.root = str(Path(local_path(root)).absolute())
+        self.root = str(Path(root_path(root)).absolute())
 
     def uri(self, table: str) -> str:
         return f"{self.root}/{table}"
@@ -78,6 +78,12 @@ class Lake:
         """Return the rows of one attempt of each day."""
         pairs = " OR ".join(f"(day = {day} AND attempt = {attempt})" for day, attempt in sorted(attempts.items()))
         return spark.read.format("delta").load(self.uri(table)).where(pairs or "false")
+
+    def check_tables(self) -> None:
+        """Raise TableError where one of the tables has a feature that is not allowed."""
+        for table in ("features", "goldens", *_COLUMNS):
+            if table_exists(self.uri(table)):
+                open_table(self.uri(table))
 
     def versions(self, tables: Iterable[str]) -> dict[str, int]:
         return {table: table_version(self.uri(table)) for table in tables}

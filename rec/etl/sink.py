@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rec.core.errors import ConcurrentWriteError, SchemaDriftError, TableError
+from rec.core.errors import ConcurrentWriteError, TableError
 from rec.core.manifest import sha256_json
 from rec.core.schema import FeatureSchema
 from rec.core.tables import FeatureTable
@@ -17,12 +17,10 @@ from rec.etl.delta import (
     TableColumn,
     Transaction,
     create_table,
-    open_table,
     session_settings,
-    table_exists,
     write_frame,
 )
-from rec.etl.features import open_features
+from rec.etl.features import check_columns, check_root, open_features
 from rec.etl.files import TRIES, file_ids, rebased
 from rec.etl.fit import new_run_id
 from rec.etl.goldens import write_goldens
@@ -52,6 +50,7 @@ def write_features(source: Source, fitted: FittedPipeline, run_id: str | None = 
 
 def write_days(source: Source, fitted: FittedPipeline, run_id: str) -> tuple[FeatureTable, tuple[int, ...]]:
     """As ``write_features``; return the days written too."""
+    check_root(Lake(fitted.root), fitted.pipeline, source.schema)
     source.check()
     writer = _Writer(source, fitted, run_id)
     todo = writer.changed(source.ledger.days)
@@ -176,21 +175,3 @@ class _Writer:
 def _columns(schema: FeatureSchema) -> list[TableColumn]:
     features = [TableColumn(c.name, SQL_TYPES[c.dtype], c.role not in ("dense", "sparse")) for c in schema.columns]
     return [TableColumn("row_key", "BIGINT", False), *features, TableColumn("day", "INT", False)]
-
-
-def check_columns(uri: str, schema: FeatureSchema) -> None:
-    """Raise SchemaDriftError where a table's column is gone from the schema or has another type there."""
-    if not table_exists(uri):
-        return
-    types = {"integer": "int32", "long": "int64", "float": "float32", "double": "float64", "string": "string"}
-    wanted = {c.name: c.dtype for c in schema.columns} | {"row_key": "int64", "day": "int32"}
-    for held in open_table(uri).schema().fields:
-        dtype = types.get(str(held.type.type) if hasattr(held.type, "type") else str(held.type), str(held.type))
-        if held.name not in wanted:
-            raise SchemaDriftError(
-                f"{uri}: column {held.name!r} is gone from the pipeline; supply it or use another root"
-            )
-        if wanted[held.name] != dtype:
-            raise SchemaDriftError(
-                f"{uri}: column {held.name!r} is {dtype} there and {wanted[held.name]} now; use another root"
-            )

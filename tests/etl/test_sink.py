@@ -208,7 +208,7 @@ def test_a_column_that_is_gone_is_named(spark, tmp_path, days):
     run(spark, tmp_path, days)
     source = make_source(spark, days)
     narrow = Pipeline(SCHEMA.sparse >> Categorify())
-    with pytest.raises(SchemaDriftError, match="'I1' is gone"):
+    with pytest.raises(SchemaDriftError, match="'I1' is in the source, but the recipe's features no longer name it"):
         write_features(source, fit_features(source, narrow, tmp_path, [0]))
 
 

@@ -1,5 +1,6 @@
 """Bad input to the features stage: one clear line, exit code 2, nothing half written."""
 
+import copy
 import gzip
 import shutil
 import subprocess
@@ -54,7 +55,45 @@ def some_quarantined(road):
     copy_raw(road, lambda path: path.write_text(path.read_text() + "short\n" * 20))
 
 
+def link_to_nothing(road):
+    copy_raw(road, lambda path: path.with_name("day_3.tsv").symlink_to("day_3.gone"))
+
+
+def set_ops(chain, *ops):
+    return lambda road: road.content["features"][chain].update(ops=list(ops))
+
+
+def set_root(name):
+    def plant(road):
+        road.root = road.folder / name
+        road.content["root"] = str(road.root)
+
+    return plant
+
+
+# What shows without a row, and once showed when rows were counted: on a root with days, all of it is left as it was.
+WITHOUT_ROWS = {
+    "dense operator on a sparse column": (
+        set_ops("sparse", "fill_missing", {"categorify": {"freq_threshold": 2}}),
+        "columns C1, C2, C3 and 23 more: sparse, but fill_missing takes dense ones",
+    ),
+    "dense operator on ids": (set_ops("sparse", "categorify", "log"), "sparse, but log takes dense ones"),
+    "sparse operator on a dense column": (set_ops("dense", "categorify"), "dense, but categorify takes sparse ones"),
+    "bound that the column's type cannot hold": (
+        set_ops("dense", "fill_missing", {"clip": {"min": 0.5}}),
+        "column 'I1' is int64 and clip.min = 0.5",
+    ),
+    "argument of another type": (
+        set_ops("dense", {"fill_missing": {"value": "0"}}),
+        "fill_missing: value = '0'; give a finite number",
+    ),
+}
 FAULTS = {
+    **WITHOUT_ROWS,
+    "root that readers of Delta take for another": (set_root("la%20ke"), "'%20' in its path means something else"),
+    "root with a backslash": (set_root("la\\ke"), "'\\\\' in its path means something else"),
+    "root with a tab": (set_root("la\tke"), "'\\t' in its path means something else"),
+    "link to nothing": (link_to_nothing, "day_3.tsv: a link to day_3.gone, which is not there"),
     "missing file": (lambda road: set_path(road, road.folder / "nowhere.tsv"), "nowhere.tsv"),
     "empty folder": (empty_folder, "empty"),
     "truncated gzip": (truncated_gzip, "day_0.gz"),
@@ -95,6 +134,29 @@ def test_one_line_exit_2_and_nothing_written(road, capsys, fault):
     assert len(errors) == 1
     assert expected in errors[0]
     assert not [name for name in road.written() if not name.startswith(("runs/", "staging/", "work/"))]
+
+
+def test_a_refused_run_leaves_a_finished_root_as_it_was(road, capsys, spark):
+    def tables():
+        return [name for name in road.written() if not name.startswith(("runs/", "staging/", "work/"))]
+
+    assert road.command("etl") == 0
+    before, recipe = tables(), copy.deepcopy(road.content)
+    narrow = (lambda road: road.content["features"]["dense"].update(columns=["I1", "I2"]), "features no longer name it")
+    for plant, expected in [*WITHOUT_ROWS.values(), narrow]:
+        road.content = copy.deepcopy(recipe)
+        plant(road)
+        capsys.readouterr()
+        assert road.command("etl") == 2
+        assert expected in capsys.readouterr().err
+        assert tables() == before
+    road.content = recipe
+    set_ops("sparse", {"categorify": {"freq_threshold": 3}})(road)
+    spark.sql(f"ALTER TABLE delta.`{road.root}/goldens` SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')")
+    before = tables()
+    assert road.command("etl") == 2
+    assert "goldens: feature 'deletionVectors' is on" in capsys.readouterr().err
+    assert tables() == before
 
 
 @pytest.mark.parametrize("verb", ["train", "evaluate", "push"])
