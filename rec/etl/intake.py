@@ -45,7 +45,8 @@ class SourceFile:
 def find_files(path: str | Path) -> list[str]:
     """Return the absolute paths of a file, of the files below a folder or of a glob's matches, in path order.
 
-    Names that start with a dot or an underscore are no data. Raises InputError where nothing is left.
+    Names that start with a dot or an underscore are no data. Raises InputError where nothing is left, and for what is
+    neither file nor folder, a link to nothing included: left out without a word, its rows would be missing.
     """
     text = os.fspath(path)
     local = text.removeprefix("file://") if text.startswith("file:/") else text
@@ -61,12 +62,52 @@ def find_files(path: str | Path) -> list[str]:
 
 
 def _files_of(path: Path) -> list[Path]:
+    if not path.is_dir() and path.name.startswith((".", "_")):
+        return []
     if path.is_file():
-        return [] if path.name.startswith((".", "_")) else [path]
+        return [path]
+    if not path.is_dir():
+        raise _no_data(path)
     if (path / "_delta_log").is_dir():
         raise InputError(f"source {path}: a Delta table, whose removed files would be read too; export it to Parquet")
-    below = (p for p in path.rglob("*") if p.is_file())
-    return [p for p in below if not any(part.startswith((".", "_")) for part in p.relative_to(path).parts)]
+    return _files_below(path)
+
+
+def _files_below(top: Path) -> list[Path]:
+    """Return the files of a folder and of those in it, linked ones too, each folder's once: by its own path, if any."""
+    files: list[Path] = []
+    pending, seen = [top], set()
+    while pending:
+        folder = pending.pop(0)
+        real = folder.resolve()
+        if real in seen:
+            continue
+        seen.add(real)
+        for path in _listed(folder):
+            if path.is_file():
+                files.append(path)
+            elif not path.is_dir():
+                raise _no_data(path)
+            elif not path.is_symlink():
+                pending.insert(0, path)
+            elif real.is_relative_to(path.resolve()):
+                raise InputError(f"source {path}: a link to {os.readlink(path)}, which it lies in; remove it")
+            else:
+                pending.append(path)
+    return files
+
+
+def _listed(folder: Path) -> list[Path]:
+    try:
+        return [path for path in sorted(folder.iterdir()) if not path.name.startswith((".", "_"))]
+    except OSError as error:
+        raise InputError(f"source {folder}: cannot be listed: {error.strerror}; make it readable") from None
+
+
+def _no_data(path: Path) -> InputError:
+    if path.is_symlink():
+        return InputError(f"source {path}: a link to {os.readlink(path)}, which is not there; mend it or remove it")
+    return InputError(f"source {path}: neither a file nor a folder; remove it, or call it by a name that starts with _")
 
 
 def default_work_dir() -> str:

@@ -122,12 +122,23 @@ class LineCounter:
             line = lower[start:end].removesuffix(b"\r")
             if line != header and parse_header(line, self.day_column):
                 number = self.num_lines + lines.count(b"\n", 0, start) + 1
-                shown = line.decode("utf-8", "replace")[:80]
-                raise InputError(
-                    f"{self.path}: line {number} is a header of other columns ({shown!r}) than the first "
-                    f"({self._header.header[:80]!r}); split the file there"
-                )
+                raise self._other_header(number, line)
             at = lower.find(token, end)
+
+    def _other_header(self, number: int, line: bytes) -> InputError:
+        assert self._header is not None
+        bare = parse_header(line.removeprefix(BOM), self.day_column)
+        names = [name.lower() for name in self._header.names]
+        if bare and bare.separator == self._header.separator and [name.lower() for name in bare.names] == names:
+            what = "a byte order mark before it" if line.startswith(BOM) else "other white space around its names"
+            return InputError(
+                f"{self.path}: line {number} is the first header again, with {what}; remove the line or write it as "
+                "the first one is"
+            )
+        return InputError(
+            f"{self.path}: line {number} is a header of other columns ({line.decode('utf-8', 'replace')[:80]!r}) than "
+            f"the first ({self._header.header[:80]!r}); split the file there"
+        )
 
 
 def _is_utf8(data: bytes) -> bool:

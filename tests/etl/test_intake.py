@@ -1,6 +1,7 @@
 """Intake: what one pass over a file's bytes tells, and which files it refuses."""
 
 import gzip
+import os
 import random
 from pathlib import Path
 
@@ -150,6 +151,57 @@ def test_a_second_header_of_other_columns_is_refused_with_its_line(tmp_path):
     path.write_bytes(b"label,I1,C1\n1,2,0000000a\nLabel,I1,C1\nI1,label,C1\n2,1,0000000a\n")
     with pytest.raises(InputError, match=r"merged\.csv: line 4 is a header of other columns"):
         intake_text(str(path), str(tmp_path), None)
+
+
+@pytest.mark.parametrize(
+    ("line", "what"),
+    [
+        (BOM + b"ID,label,I1,C1", "a byte order mark before it"),
+        (BOM + b"id,Label,i1,C1 ", "a byte order mark before it"),
+        (b"ID,label,I1,C1 ", "other white space around its names"),
+        (b"ID, label, I1, C1", "other white space around its names"),
+    ],
+)
+def test_the_first_header_again_but_for_what_is_around_its_names_is_refused_for_that(tmp_path, line, what):
+    path = tmp_path / "merged.csv"
+    path.write_bytes(b"ID,label,I1,C1\n7,1,2,0000000a\n" + line + b"\n8,2,1,0000000a\n")
+    with pytest.raises(InputError, match=rf"merged\.csv: line 3 is the first header again, with {what}; "):
+        intake_text(str(path), str(tmp_path), None)
+
+
+def test_a_link_to_nothing_is_refused_by_name(tmp_path):
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "a.tsv").write_text("x")
+    for link in (tmp_path / "b.tsv", tmp_path / "sub/c.tsv"):
+        link.symlink_to(tmp_path / "gone.tsv")
+        for source in (tmp_path, tmp_path / "*", link):
+            with pytest.raises(InputError, match=rf"{link}: a link to {tmp_path}/gone.tsv, which is not there"):
+                find_files(source)
+        link.unlink()
+    (tmp_path / "_b.tsv").symlink_to(tmp_path / "gone.tsv")
+    assert find_files(tmp_path) == [str(tmp_path / "a.tsv")]
+
+
+def test_what_is_no_file_is_refused_by_name(tmp_path):
+    (tmp_path / "a.tsv").write_text("x")
+    os.mkfifo(tmp_path / "pipe.tsv")
+    with pytest.raises(InputError, match=r"pipe\.tsv: neither a file nor a folder"):
+        find_files(tmp_path)
+
+
+def test_a_linked_folder_is_read_unless_its_files_are_read_by_their_own_path(tmp_path):
+    raw = tmp_path / "raw"
+    for folder in (raw / "day_1", raw / "_store", tmp_path / "elsewhere"):
+        folder.mkdir(parents=True)
+        (folder / "a.tsv").write_text("x")
+    (raw / "Day_latest").symlink_to(raw / "day_1")
+    (raw / "day_2").symlink_to(raw / "_store")
+    (raw / "day_3").symlink_to(tmp_path / "elsewhere")
+    assert find_files(raw) == [f"{raw}/day_{k}/a.tsv" for k in (1, 2, 3)]
+    (raw / "day_3/up").symlink_to(tmp_path)
+    (raw / "day_1/up").symlink_to(raw)
+    with pytest.raises(InputError, match=r"day_1/up: a link to .*raw, which it lies in"):
+        find_files(raw)
 
 
 def test_files_come_in_path_order_without_hidden_ones(tmp_path):
