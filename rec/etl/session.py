@@ -1,6 +1,7 @@
 """A Spark session from a spark-defaults file, with the settings that always hold."""
 
 import os
+import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -32,15 +33,45 @@ WRITER = {
 # A reader that skips a damaged or missing file turns a loss into fewer rows without a word.
 REFUSED = {"spark.sql.files.ignoreCorruptFiles": "true", "spark.sql.files.ignoreMissingFiles": "true"}
 
+# The lines of Java's properties files. What no pattern fits cannot be: each takes any text.
+_BLANK = " \t\f"
+_PROPERTY = re.compile(r"((?:\\.|[^\\=: \t\f])*)(?:[ \t\f]*[=:][ \t\f]*|[ \t\f]*)(.*)", re.DOTALL)
+_GOES_ON = re.compile(r"(?<!\\)(?:\\\\)*\\$")
+_ESCAPED = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
+_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+
 
 def read_spark_conf(path: str | Path) -> dict[str, str]:
-    """Return the settings of a spark-defaults file: a key, white space, a value; # starts a comment line."""
+    """Return the settings of a spark-defaults file, read as spark-submit reads it: as Java properties.
+
+    Key and value stand apart by white space, = or :. Lines that start with # or ! are comments, a line that ends in a
+    backslash goes on in the next, and a backslash makes the character after it an ordinary one.
+    """
     path = Path(path)
     if not path.is_file():
         raise ConfigError(f"Spark conf {path}: no such file; pass one such as conf/spark/local.conf")
-    lines = (line.strip() for line in path.read_text(encoding="utf-8").splitlines())
-    pairs = (line.split(None, 1) for line in lines if line and not line.startswith("#"))
-    return {pair[0]: pair[1] if len(pair) > 1 else "" for pair in pairs}
+    settings, whole = {}, ""
+    # The last line is empty: it ends one that would go on.
+    for line in (path.read_text(encoding="utf-8") + "\n").split("\n"):
+        line = line.lstrip(_BLANK)
+        if not whole and line.startswith(("#", "!")):
+            continue
+        whole += line
+        if _GOES_ON.search(line):
+            whole = whole[:-1]
+            continue
+        key, value = _PROPERTY.fullmatch(whole).groups()  # type: ignore[union-attr]
+        whole = ""
+        if key or value:
+            settings[_unescaped(key)] = _unescaped(value).strip()
+    return settings
+
+
+def _unescaped(text: str) -> str:
+    def character(found: re.Match[str]) -> str:
+        return chr(int(found[1][1:], 16)) if len(found[1]) > 1 else _ESCAPES.get(found[1], found[1])
+
+    return _ESCAPED.sub(character, text)
 
 
 def session_jars(folder: Path = JARS_FOLDER) -> list[str]:

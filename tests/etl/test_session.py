@@ -54,9 +54,27 @@ def test_a_setting_under_which_rows_change_is_refused(given, message):
         check_settings(given)
 
 
+@pytest.mark.parametrize(
+    ("text", "settings"),
+    [
+        ("spark.a=1\nspark.b = 2\nspark.c : 3\nspark.d   4 = 5\n", {"a": "1", "b": "2", "c": "3", "d": "4 = 5"}),
+        ("spark.x\\=y=z\n! c\n# d\n\n  spark.e\n", {"x=y": "z", "e": ""}),
+        ("spark.f a\\\n   b\\\n#c\nspark.g \\u0041\\t.\\\\d+\n", {"f": "ab#c", "g": "A\t.\\d+"}),
+        ("spark.h -Dk=v -Dm:n\r\nspark.i=  pad  \r\n", {"h": "-Dk=v -Dm:n", "i": "pad"}),
+        ("spark.j=a\\\\\nspark.k=b\nspark.l tail\\", {"j": "a\\", "k": "b", "l": "tail"}),
+    ],
+)
+def test_a_conf_file_means_what_it_means_to_spark_submit(tmp_path, text, settings):
+    (tmp_path / "some.conf").write_bytes(text.encode())
+    assert read_spark_conf(tmp_path / "some.conf") == {f"spark.{key}": value for key, value in settings.items()}
+
+
 def test_a_conf_file_that_changes_rows_is_refused_before_a_session_starts(tmp_path):
     conf = tmp_path / "wrong.conf"
     conf.write_text("# a comment\nspark.sql.ansi.enabled  true\n")
+    with pytest.raises(ConfigError, match="ansi"):
+        spark_session(conf)
+    conf.write_text("spark.sql.ansi.enabled=true\n")
     with pytest.raises(ConfigError, match="ansi"):
         spark_session(conf)
     with pytest.raises(ConfigError, match=r"nowhere\.conf: no such file"):
