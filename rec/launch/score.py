@@ -47,8 +47,7 @@ def score_file(spark: "SparkSession", config: SourceConfig, rows: Path, serve: S
     """
     url, out = server_url(serve), Path(local_path(out))
     check_out(rows, out)
-    # Which day a row belongs to plays no part in its score: all of them are one.
-    source = read_source(spark, config.model_copy(update={"path": local_path(rows), "day": DayRule(lines=(1,))}))
+    source = read_source(spark, _unlabelled(config).model_copy(update={"path": local_path(rows)}))
     source.check()
     out.parent.mkdir(parents=True, exist_ok=True)
     partial = out.with_name(f".{out.name}.{os.getpid()}")
@@ -65,6 +64,12 @@ def score_file(spark: "SparkSession", config: SourceConfig, rows: Path, serve: S
     num_headers = sum(row.header for row in source.ledger.rows)
     headers = {"header": num_headers} if num_headers else {}
     return Scored(num_rows, {**source.ledger.reasons, **headers})
+
+
+def _unlabelled(config: SourceConfig) -> SourceConfig:
+    """Return the config of rows whose label and day play no part: all of them are one day."""
+    columns = config.columns and config.columns.model_copy(update={"label": None})
+    return config.model_copy(update={"day": DayRule(lines=(1,)), "columns": columns})
 
 
 def check_out(rows: Path, out: Path) -> None:
