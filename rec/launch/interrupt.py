@@ -22,8 +22,8 @@ def interruptible() -> Iterator[None]:
 
     def interrupt(_signal: int, _frame: Any) -> None:
         came.set()
-        # It logs the traceback of the call that is cut off.
-        logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)
+        # py4j logs the traceback of the call that is cut off, by the root logger.
+        logging.disable(logging.CRITICAL)
         raise KeyboardInterrupt
 
     with _handling(interrupt):
@@ -34,6 +34,7 @@ def interruptible() -> Iterator[None]:
                 raise
         if came.is_set():
             end_session()
+            logging.disable(logging.NOTSET)
             raise KeyboardInterrupt
 
 
