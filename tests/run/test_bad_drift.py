@@ -38,7 +38,7 @@ class Runs:
     def tables(self) -> list[str]:
         """Every file of a table below the root."""
         names = (p.relative_to(self.root) for p in self.root.rglob("*") if p.is_file())
-        return sorted(str(n) for n in names if n.parts[0] not in ("runs", "staging"))
+        return sorted(str(n) for n in names if n.parts[0] not in ("runs", "staging", "work"))
 
     def refused(self, capsys) -> str:
         before, table = self.tables(), open_features(self.root)

@@ -75,7 +75,7 @@ def test_loss_points_are_means_of_the_steps_between():
     [
         ({"max_epoch": 3}, "unknown key 'max_epoch'; did you mean 'max_epochs'"),
         ({"sparse_optimizer": "adam"}, "sparse_optimizer = 'adam': .*'rowwise_adagrad'"),
-        ({"dense_learning_rate": 0}, "dense_learning_rate = 0: .*greater than 0"),
+        ({"dense_learning_rate": 0}, "dense_learning_rate = 0: .*above 0"),
         ({"global_batch_size": 100}, "global_batch_size = 100 is not a multiple of num_streams = 16"),
     ],
 )
