@@ -2,7 +2,6 @@
 
 import logging
 from dataclasses import dataclass
-from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +11,7 @@ from rec.etl.delta import commits
 from rec.etl.fit import fit_features
 from rec.etl.lake import Lake
 from rec.etl.profile import column_figures
+from rec.etl.scan import union
 from rec.etl.sink import write_days
 from rec.etl.source import Source
 from rec.etl.vocabulary import entries_at
@@ -73,7 +73,7 @@ class BuiltFeatures:
         parts = [entries_at(lake, self._spark, s.table.version, list(s.columns)) for s in states if s.table]
         if not parts:
             return self._spark.read.format("delta").load(lake.create("vocabulary"))
-        return reduce(lambda a, b: a.unionByName(b), parts)
+        return union(parts)
 
 
 def build_features(

@@ -3,7 +3,6 @@
 import logging
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +14,7 @@ from rec.etl.counts import append_counts, columns_of, counted_tables, fitted_op
 from rec.etl.features import check_root
 from rec.etl.files import TRIES
 from rec.etl.lake import Lake
+from rec.etl.scan import union
 from rec.etl.source import Source
 from rec.etl.vocabulary import attach, commit_entries, current_version, known_entries
 from rec.ops.categorify import Categorify
@@ -97,9 +97,9 @@ def _admit(
     states = [fit.states(version) for fit in fits]
     state_id = pipeline.state_id(tuple(tuple(row) for row in states))
     if any(fit.num_values for fit in vocabularies):
-        entries = _union([fit.entries for fit in vocabularies])
+        entries = union([fit.entries for fit in vocabularies])
         held = [fit.known for fit in vocabularies if fit.known is not None]
-        known = _union(held) if held else None
+        known = union(held) if held else None
         version = commit_entries(lake, entries, known, version, {"run_id": run_id, "state_id": state_id})
     for fit, row in zip(fits, states):
         if isinstance(fit.op, Categorify):
@@ -140,7 +140,3 @@ class _Fit:
         else:
             states[self.place] = self.op.admit(statistics)
         return states
-
-
-def _union(frames: "list[DataFrame]") -> "DataFrame":
-    return reduce(lambda a, b: a.unionByName(b), frames)

@@ -6,7 +6,6 @@ through every check there is, in a query of their own: the compiler never sees t
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +13,7 @@ from rec.core.schema import FeatureSchema
 from rec.etl.delta import session_settings
 from rec.etl.layout import Layout
 from rec.etl.rows import HEADER, PADDED, key_sql, literal, outcome_sql, plain_sql
-from rec.etl.scan import escape
+from rec.etl.scan import escape, union
 from rec.etl.staging import PARTITIONED_WRITE
 
 if TYPE_CHECKING:
@@ -48,15 +47,14 @@ class Parser:
     def write(self, groups: Sequence[LineGroup], folder: Path) -> None:
         """Write the parsed lines of all groups below a folder."""
         spark = groups[0].frame.sparkSession
-        first = reduce(lambda a, b: a.unionByName(b), [self._first(group, k) for k, group in enumerate(groups)])
+        first = union([self._first(group, k) for k, group in enumerate(groups)])
         with session_settings(spark, PARTITIONED_WRITE):
             first.write.partitionBy("plain", "day").parquet(str(folder / _FIRST))
             if (folder / _FIRST / "plain=false").exists():
                 lines = "row_key BIGINT, line STRING, group INT, plain BOOLEAN, day INT"
                 odd = spark.read.schema(lines).parquet(escape(str(folder / _FIRST))).where("NOT plain")
                 checked = [self._checked(odd.where(f"group = {k}"), group) for k, group in enumerate(groups)]
-                rows = reduce(lambda a, b: a.unionByName(b), checked)
-                rows.write.partitionBy("day").parquet(str(folder / _ODD))
+                union(checked).write.partitionBy("day").parquet(str(folder / _ODD))
 
     def read(self, spark: "SparkSession", folder: Path) -> "DataFrame":
         """Return the lines that ``write`` laid down, as BinnedLines has them."""
@@ -70,7 +68,7 @@ class Parser:
         if (folder / _ODD).exists():
             odd = spark.read.schema(", ".join(["row_key BIGINT", "_outcome STRING", "_text STRING", *types, "day INT"]))
             parts.append(odd.parquet(escape(str(folder / _ODD))).select(*columns))
-        return reduce(lambda a, b: a.unionByName(b), parts)
+        return union(parts)
 
     def _first(self, group: LineGroup, number: int) -> "DataFrame":
         told = group.frame.selectExpr("*", f"{self._plain(group.layout)} AS plain")

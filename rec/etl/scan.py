@@ -3,6 +3,7 @@
 import hashlib
 import re
 from collections.abc import Sequence
+from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlparse
@@ -97,6 +98,11 @@ def number_rows(frame: "DataFrame", columns: Sequence[str], places: "DataFrame")
     return rows.join(blocks.hint("broadcast"), ["_name", "_block"]).selectExpr(
         *kept, "_base + (_id + _shift) AS _row_key", "_lines_before + (_id + _shift) AS _line_of_all", "_path_day"
     )
+
+
+def union(frames: "Sequence[DataFrame]") -> "DataFrame":
+    """Return the rows of all frames, columns by name."""
+    return reduce(lambda a, b: a.unionByName(b), frames)
 
 
 def escape(path: str) -> str:
