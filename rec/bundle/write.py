@@ -22,7 +22,7 @@ from rec.bundle.layout import (
 )
 from rec.bundle.verify import open_bundle
 from rec.core.errors import BundleError
-from rec.core.manifest import digest_folder, write_atomic
+from rec.core.manifest import aside, digest_folder, write_atomic
 from rec.core.records import Artifact
 from rec.ops.pipeline import FittedPipeline
 
@@ -52,8 +52,7 @@ def write_bundle(out: str | Path, contents: BundleContents) -> Bundle:
         )
     check_coverage(contents.goldens, contents.schema.raw, contents.schema.encoded)
     out.parent.mkdir(parents=True, exist_ok=True)
-    temporary = out.with_name(f".{out.name}.{os.getpid()}")
-    shutil.rmtree(temporary, ignore_errors=True)
+    temporary = aside(out)
     try:
         _write_files(temporary, contents)
         open_bundle(temporary)

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -30,16 +31,28 @@ def sha256_json(value: Any) -> str:
     return hashlib.sha256(canonical_json(value).encode()).hexdigest()
 
 
+def aside(path: Path) -> Path:
+    """Return a name beside ``path`` to write under before a rename.
+
+    No other writer has it, be it a thread or a host with the same process number.
+    """
+    return path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+
+
 def write_atomic(path: str | Path, content: str | bytes) -> None:
     """Write a file whole or not at all: a temporary file in the same folder, flushed, then renamed."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    with open(temporary, "wb") as file:
-        file.write(content.encode() if isinstance(content, str) else content)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
+    temporary = aside(path)
+    try:
+        with open(temporary, "wb") as file:
+            file.write(content.encode() if isinstance(content, str) else content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
 
 
 class FileDigest(BaseModel):

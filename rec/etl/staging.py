@@ -3,13 +3,13 @@
 import os
 import shutil
 import time
-import uuid
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from rec.core.errors import InputError
-from rec.core.manifest import sha256_json
+from rec.core.manifest import aside, sha256_json
 from rec.etl.intake import SourceFile
 
 STALE_SECONDS = 7 * 24 * 3600
@@ -51,23 +51,25 @@ def _check_free_space(files: Sequence[SourceFile], parent: Path) -> None:
 
 def _fill(files: Sequence[SourceFile], folder: Path, write: Callable[[Path], None]) -> None:
     """Write aside, then rename into place: no reader sees half of it, or lines of another file than was measured."""
-    aside = folder.with_name(f".{folder.name}.{uuid.uuid4().hex}")
+    partial = aside(folder)
     try:
-        write(aside)
+        write(partial)
         for file in files:
             file.check_unchanged()
         try:
-            aside.rename(folder)
+            partial.rename(folder)
         except OSError:
             # Another run was faster, and may be reading its own.
             if not folder.exists():
                 raise
     finally:
-        shutil.rmtree(aside, ignore_errors=True)
+        shutil.rmtree(partial, ignore_errors=True)
 
 
 def remove_stale(folder: Path) -> None:
     """Remove what killed or finished runs left: nothing here is read a week later."""
     for path in folder.iterdir() if folder.is_dir() else ():
-        if time.time() - path.stat().st_mtime > STALE_SECONDS:
-            shutil.rmtree(path, ignore_errors=True)
+        # Another run may remove the same, or its own, at the same time.
+        with suppress(FileNotFoundError):
+            if time.time() - path.stat().st_mtime > STALE_SECONDS:
+                shutil.rmtree(path, ignore_errors=True)

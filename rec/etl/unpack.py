@@ -103,10 +103,13 @@ def _settle(intake: Intake, aside: Path, folder: Path) -> Intake:
     parts = tuple(part.model_copy(update={"path": str(folder / part.path)}) for part in intake.parts)
     intake = intake.model_copy(update={"parts": parts})
     write_atomic(aside / _MANIFEST, _Manifest(intake=intake, num_bytes=sizes).model_dump_json())
-    if kept := _kept(folder, intake.path):
-        return kept  # Another run was faster, and may be reading its parts.
-    shutil.rmtree(folder, ignore_errors=True)
-    aside.rename(folder)
+    try:
+        aside.rename(folder)
+    except OSError:
+        if kept := _kept(folder, intake.path):
+            return kept  # Another run was faster, and may be reading its parts.
+        shutil.rmtree(folder)
+        aside.rename(folder)
     return intake
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from rec.core.config import local_path
 from rec.core.errors import ConfigError, ServingError
+from rec.core.manifest import aside
 from rec.etl.config import DayRule, SourceConfig
 from rec.etl.intake import find_files
 from rec.etl.scan import FILE_BITS
@@ -50,7 +51,7 @@ def score_file(spark: "SparkSession", config: SourceConfig, rows: Path, serve: S
     source = read_source(spark, _unlabelled(config).model_copy(update={"path": local_path(rows)}))
     source.check()
     out.parent.mkdir(parents=True, exist_ok=True)
-    partial = out.with_name(f".{out.name}.{os.getpid()}")
+    partial = aside(out)
     try:
         num_rows = _write_scores(source, Client(url, serve.model_name), partial)
         os.replace(partial, out)

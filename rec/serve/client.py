@@ -15,7 +15,7 @@ from tritonclient.utils import InferenceServerException
 from rec.core.errors import RequestError, ServingError
 from rec.core.values import Values
 from rec.serve.control import Control
-from rec.serve.request import ENCODED_SUFFIX, NUMPY_TYPES, Arrays, TensorSpec, check_finite, to_arrays
+from rec.serve.request import ENCODED_SUFFIX, NUMPY_TYPES, Arrays, TensorSpec, check_finite, pack_bytes, to_arrays
 from rec.serve.triton_config import ServedState
 
 
@@ -54,11 +54,13 @@ class Client:
         Raises RequestError where a name, dtype, shape or number does not fit, before anything is sent.
         """
         self._check(arrays, outputs)
-        inputs = []
+        inputs: list[_Input] = []
         for name, array in arrays.items():
-            tensor = triton.InferInput(name, list(array.shape), self.inputs[name].datatype)
-            tensor.set_data_from_numpy(array)
-            inputs.append(tensor)
+            inputs.append(_Input(name, list(array.shape), self.inputs[name].datatype))
+            try:
+                inputs[-1].set_data_from_numpy(array)
+            except TypeError:
+                raise RequestError(f"model {self.model_name}: {_not_bytes(name, array)}") from None
         wanted = [triton.InferRequestedOutput(name) for name in outputs]
         try:
             reply = self._client.infer(self.model_name, inputs, model_version=str(version or ""), outputs=wanted)
@@ -143,8 +145,17 @@ class Client:
                     f" with as many rows as the others, given {_triton_name(array)} {list(array.shape)}"
                 )
             check_finite(name, array, [c.name for c in self.state.raw.dense] or ["?"])
-            if spec.datatype == "BYTES":
-                _check_bytes(where, name, array)
+
+
+class _Input(triton.InferInput):
+    """tritonclient's input, with bytes packed all at once."""
+
+    def set_data_from_numpy(self, input_tensor: np.ndarray, binary_data: bool = True) -> "_Input":
+        if self._datatype != "BYTES":
+            return super().set_data_from_numpy(input_tensor, binary_data)
+        self._raw_data = pack_bytes(input_tensor)
+        self._parameters["binary_data_size"] = len(self._raw_data)
+        return self
 
 
 def encoded_name(model_name: str) -> str:
@@ -164,13 +175,10 @@ def _triton_name(array: np.ndarray) -> str:
     return str(array.dtype)
 
 
-def _check_bytes(where: str, name: str, array: np.ndarray) -> None:
-    for position, value in enumerate(array.flat):
-        if not isinstance(value, bytes):
-            row, column = divmod(position, array.shape[1])
-            raise RequestError(
-                f"{where}: input {name!r}: row {row}, column {column} is {value!r}; expected bytes, empty for missing"
-            )
+def _not_bytes(name: str, array: np.ndarray) -> str:
+    position, value = next((p, v) for p, v in enumerate(array.flat) if not isinstance(v, bytes))
+    row, column = divmod(position, array.shape[1])
+    return f"input {name!r}: row {row}, column {column} is {value!r}; expected bytes, empty for missing"
 
 
 def _joined(arrays: list[np.ndarray]) -> np.ndarray:

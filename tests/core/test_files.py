@@ -1,6 +1,9 @@
 """Manifests, atomic writes and run records."""
 
 import json
+import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -24,6 +27,17 @@ def test_a_failed_write_leaves_the_file_before(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="disk full"):
         write_atomic(path, "after")
     assert path.read_text() == "before"
+    assert os.listdir(tmp_path) == ["f.json"]
+
+
+def test_writers_of_one_file_do_not_meet(tmp_path, monkeypatch):
+    both, flush = threading.Barrier(2), os.fsync
+    # Each holds its temporary file at the same time, the other's beside it.
+    monkeypatch.setattr("os.fsync", lambda file: (both.wait(timeout=60), flush(file)))
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(lambda text: write_atomic(tmp_path / "f.json", text), ["one", "other"]))
+    assert (tmp_path / "f.json").read_text() in ("one", "other")
+    assert os.listdir(tmp_path) == ["f.json"]
 
 
 def test_a_folder_digest_names_every_file(tmp_path):

@@ -303,7 +303,8 @@ def test_two_writers_at_once_leave_one_whole_day(spark, tmp_path, days):
         thread.start()
     for thread in threads:
         thread.join()
-    assert not failed
+    for error in failed:
+        raise error
     assert len(feature_rows(spark, tmp_path)) == len(days[0])
     assert sum("attempt" in c.metadata for c in commits(f"{tmp_path}/features")) == 1
 

@@ -2,13 +2,16 @@
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from made_bundle import INT64, fit_by_hand, make_rows, raw_schema
+from tritonclient.utils import deserialize_bytes_tensor, serialize_byte_tensor
 
 from rec.core.errors import RequestError
 from rec.core.schema import Column, FeatureSchema
 from rec.core.values import Values
 from rec.serve.batching import score_together
-from rec.serve.request import input_specs, output_specs, to_arrays, to_columns
+from rec.serve.request import input_specs, output_specs, pack_bytes, to_arrays, to_columns, unpack_bytes
 from rec.serve.triton_config import ServedState, config_text, read_state
 from rec.train.export import bundle_schema
 
@@ -113,6 +116,40 @@ def test_requests_share_a_run_and_errors_are_their_own(requests, expected, num_r
             assert wanted in str(answer)
         else:
             assert answer["y"].tolist() == wanted
+
+
+BYTES = st.lists(st.binary(max_size=300) | st.sampled_from([b"", b"68fd1e64", b"\0" * 4, b"\x08\0\0\0"]), max_size=30)
+
+
+@given(BYTES)
+def test_bytes_travel_as_triton_reads_and_writes_them(values):
+    array = np.empty(len(values), object)
+    array[:] = values
+    packed = pack_bytes(array.reshape(1, -1))
+    if values:
+        assert packed == serialize_byte_tensor(array).item()
+        assert deserialize_bytes_tensor(packed).tolist() == values
+    assert unpack_bytes(np.frombuffer(packed, np.uint8)).tolist() == values
+
+
+@given(BYTES.filter(any), st.data())
+def test_bytes_that_end_early_are_refused(values, data):
+    array = np.empty(len(values), object)
+    array[:] = values
+    packed = np.frombuffer(pack_bytes(array), np.uint8)
+    ends = np.cumsum([0, *(4 + len(v) for v in values)]).tolist()
+    end = data.draw(st.sampled_from([n for n in range(len(packed)) if n not in ends]))
+    with pytest.raises(ValueError, match=f"needs more than the {end} bytes given"):
+        unpack_bytes(packed[:end])
+
+
+@pytest.mark.parametrize("value", ["text", None, 7, np.arange(3)])
+def test_only_bytes_are_packed(value):
+    array = np.empty(2, object)
+    array[:] = [b"good", None]
+    array[1] = value
+    with pytest.raises(TypeError):
+        pack_bytes(array)
 
 
 def test_a_config_tells_what_it_was_made_of():

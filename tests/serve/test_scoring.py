@@ -144,6 +144,10 @@ WRONG_RAW = {
         replaced("sparse", lambda a: np.full_like(a, "text")),
         "'sparse': row 0, column 0 is 'text'; expected",
     ),
+    "number": (
+        replaced("sparse", lambda a: np.where(np.arange(16).reshape(4, 4) == 9, 7, a)),
+        "ranker: input 'sparse': row 2, column 1 is 7; expected bytes, empty for missing",
+    ),
     "missing": (lambda a: {n: v for n, v in a.items() if n != "sparse"}, r"'sparse': expected \[.*given \['dense'"),
     "unknown": (lambda a: a | {"spares": a["sparse"]}, r"'spares': expected \['dense', 'dense_missing', 'sparse'\]"),
     "too many": (lambda a: {n: np.repeat(v, 600, 0) for n, v in a.items()}, r"1 … 2048, 3\].*given INT64 \[2400, 3\]"),
