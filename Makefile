@@ -39,7 +39,7 @@ demo: | python jars
 	@$(REC) run '$(subst ','\'',$(RECIPE))' $(SETTINGS)
 
 test: | python jars gpu-jar horovod serve
-	@$(PYTHON) -m pytest -m "not slow" $(ARGS)
+	@$(PYTHON) -m pytest -m "not slow" -n 2 --dist loadgroup $(ARGS)
 
 test-slow: | python jars gpu-jar horovod serve
 	@$(PYTHON) tests/slow_report.py docs/slow.md $(ARGS)

@@ -9,6 +9,17 @@ import pytest
 REPOSITORY = Path(__file__).resolve().parents[1]
 
 
+# Each half of the tests has a Spark session of its own; what looks at processes of ranks and servers is in the other.
+SPARK_FOLDERS = {"contract", "etl"}
+
+
+def pytest_collection_modifyitems(items):
+    """Under ``-n 2 --dist loadgroup`` two processes share the tests, in halves that take about as long."""
+    for item in items:
+        folder = item.path.relative_to(REPOSITORY / "tests").parts[0]
+        item.add_marker(pytest.mark.xdist_group("spark" if folder in SPARK_FOLDERS else "ranks"))
+
+
 @pytest.fixture(scope="session", autouse=True)
 def temporary_folder(tmp_path_factory):
     """Temporary files of this run alone: no test reads lines that an earlier one parsed."""

@@ -87,6 +87,7 @@ def test_every_query_of_the_stage_runs_on_the_gpu(tmp_path, broadcasts):
     assert receipt["is_whole"]
 
 
+@pytest.mark.slow
 def test_blank_lines_move_the_scan_alone_to_the_cpu(tmp_path):
     receipt = explain(tmp_path, RECEIPT, str(recipe(tmp_path, blank_day=1)), str(CLUSTER), "on")
     off = {operator for operator, _ in receipt["fallbacks"]}

@@ -72,7 +72,9 @@ def started_with(folder: Path) -> dict[str, str]:
     return next(e["Spark Properties"] for e in events if e["Event"] == "SparkListenerEnvironmentUpdate")
 
 
-@pytest.mark.parametrize("job", JOBS, ids=lambda p: p.stem)
+@pytest.mark.parametrize(
+    "job", [j if j.stem == "etl" else pytest.param(j, marks=pytest.mark.slow) for j in JOBS], ids=lambda p: p.stem
+)
 def test_no_setting_wins_over_spark_submit(tmp_path, job):
     done = submit(tmp_path, job, {})
     assert done.returncode == 2, done.stderr[-3000:]

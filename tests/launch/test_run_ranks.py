@@ -19,6 +19,8 @@ from rec.launch.spark import run_ranks
 LIMITS = LaunchConfig(heartbeat_s=8, phase_s=6)
 # One whole run on two busy cores: Spark tasks, two torch imports, the longest limit, the stop.
 ENDS_WITHIN_S = 60.0
+# pytest-xdist gives each of its processes a name, which their children inherit.
+TEST_PROCESS = "PYTEST_XDIST_WORKER"
 
 
 def _listening_ports():
@@ -33,13 +35,21 @@ def _wait_gone(pids, seconds=15.0):
 
 
 def _rank_processes():
-    """Return pids of ranks, their supervisors and what they started, of anybody's run."""
+    """Return pids of ranks, their supervisors and what they started, of anybody's run but another test process's."""
     found = set()
     for process in psutil.process_iter(["pid", "cmdline"]):
         line = " ".join(process.info["cmdline"] or ())
-        if "rec.launch.rank" in line or "gloo_exec_fn" in line or "time.sleep(300)" in line:
+        is_of_a_rank = any(part in line for part in ("rec.launch.rank", "gloo_exec_fn", "time.sleep(300)"))
+        if is_of_a_rank and _test_process(process) in (None, os.environ.get(TEST_PROCESS)):
             found.add(process.info["pid"])
     return found
+
+
+def _test_process(process):
+    try:
+        return process.environ().get(TEST_PROCESS)
+    except psutil.Error:
+        return None
 
 
 @pytest.fixture

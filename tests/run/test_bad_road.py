@@ -196,6 +196,7 @@ def start_killed(road: Road, verb: str, when) -> None:
         run.wait()
 
 
+@pytest.mark.slow
 def test_after_a_killed_features_stage_later_ones_name_it_and_a_rerun_is_whole(
     tmp_path, one_label_days, spark, capsys, trained
 ):

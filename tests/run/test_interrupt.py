@@ -42,7 +42,9 @@ def has_child(pid: int) -> bool:
     return bool(Path(f"/proc/{pid}/task/{pid}/children").read_text().split())
 
 
-@pytest.mark.parametrize("moment", ["the JVM starts", "values are counted", "rows are written"])
+@pytest.mark.parametrize(
+    "moment", ["the JVM starts", pytest.param("values are counted", marks=pytest.mark.slow), "rows are written"]
+)
 def test_an_interrupted_features_stage_says_one_word_and_the_next_is_whole(road, tmp_path, moment):
     road.content["features"]["sparse"]["columns"] = ["C1", "C2"]
     moments = {
