@@ -11,7 +11,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 def main(root: str, table: str, when: str, number: str, salt: str) -> None:
     from make_source import make_pipeline, make_rows, make_source
 
-    from rec.etl import delta
+    from rec.etl import delta, vocabulary
     from rec.etl.fit import fit_features
     from rec.etl.session import spark_session
     from rec.etl.sink import write_features
@@ -29,7 +29,8 @@ def main(root: str, table: str, when: str, number: str, salt: str) -> None:
             os.killpg(0, signal.SIGKILL)
         return done
 
-    delta.commit = commit
+    # The vocabulary's MERGE calls it by a name of its own.
+    delta.commit = vocabulary.commit = commit
     spark = spark_session(REPOSITORY / "conf/spark/local.conf", {"spark.driver.memory": "1g"})
     days = {0: make_rows(0, 60), 1: make_rows(1, 70, salt=salt)}
     source = make_source(spark, days, quarantined=[(0, "blank"), (1, "blank")])
