@@ -10,6 +10,7 @@ _HOME = {
     "Days": "rec.core.tables",
     "FeatureTable": "rec.core.tables",
     "FillMissing": "rec.ops.fill_missing",
+    "FillMedian": "rec.ops.fill_median",
     "Clip": "rec.ops.clip",
     "LogOp": "rec.ops.log",
     "Normalize": "rec.ops.normalize",

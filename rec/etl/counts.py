@@ -7,6 +7,7 @@ from rec.core.schema import Column, FeatureSchema
 from rec.etl.attempts import with_attempt
 from rec.etl.delta import write_frame
 from rec.etl.lake import Lake
+from rec.etl.scan import union
 from rec.ops.chain import Chain
 from rec.ops.op import FittedOp, NoState
 from rec.ops.pipeline import Pipeline
@@ -40,7 +41,7 @@ def append_counts(
     run_id: str,
     attempts: Mapping[int, int],
 ) -> None:
-    """Count the attempts' days in one pass for each table and append the rows."""
+    """Count the attempts' days in one pass for each kind of operator and append the rows, a table's in one commit."""
     wanted: dict[type[FittedOp], list[Column]] = {}
     for chain in pipeline.chains:
         found = fitted_op(chain)
@@ -48,10 +49,10 @@ def append_counts(
             frame = chain.transform(frame, schema, [NoState()] * found[0])
             wanted.setdefault(type(found[1]), []).extend(columns_of(chain, found[0], schema))
     days = frame.where(f"day IN ({', '.join(str(day) for day in sorted(attempts))})")
-    for op, columns in wanted.items():
-        uri = lake.create(op.statistics_table)
-        rows = op.count(days, tuple(columns))
-        write_frame(uri, with_attempt(rows, attempts, _COLUMNS[op.statistics_table]), {"run_id": run_id})
+    for table in sorted({op.statistics_table for op in wanted}):
+        parts = [op.count(days, tuple(columns)) for op, columns in wanted.items() if op.statistics_table == table]
+        rows = with_attempt(union(parts), attempts, _COLUMNS[table])
+        write_frame(lake.create(table), rows, {"run_id": run_id})
 
 
 def carry_counts(

@@ -8,12 +8,13 @@ from typing import Any
 from rec.core.errors import ConfigError
 from rec.ops.categorify import Categorify
 from rec.ops.clip import Clip
+from rec.ops.fill_median import FillMedian
 from rec.ops.fill_missing import FillMissing
 from rec.ops.log import LogOp
 from rec.ops.normalize import Normalize
 from rec.ops.op import Op
 
-OPS: dict[str, type[Op]] = {op.name(): op for op in (FillMissing, Clip, LogOp, Normalize, Categorify)}
+OPS: dict[str, type[Op]] = {op.name(): op for op in (FillMissing, FillMedian, Clip, LogOp, Normalize, Categorify)}
 
 
 def make_op(name: str, arguments: Mapping[str, Any], where: str) -> Op:

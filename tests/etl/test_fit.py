@@ -15,6 +15,7 @@ from rec.etl.fit import fit_features
 from rec.etl.lake import Lake
 from rec.etl.vocabulary import with_all_arrays
 from rec.ops.categorify import Categorify
+from rec.ops.fill_median import FillMedian
 from rec.ops.fill_missing import FillMissing
 from rec.ops.normalize import Normalize
 from rec.ops.pipeline import FittedPipeline, Pipeline
@@ -59,6 +60,16 @@ def test_scales_are_those_of_the_fitted_days(fitted, days):
     mean, deviation = fitted.states[0][1].scales["I2"]
     assert mean == pytest.approx(numbers.mean(), rel=1e-12)
     assert deviation == pytest.approx(numbers.std(), rel=1e-12)
+
+
+def test_moments_and_buckets_of_a_day_come_with_one_commit(spark, fitted, tmp_path, days):
+    first, second = SCHEMA.dense[:1], SCHEMA.dense[1:]
+    both = Pipeline(first >> FillMedian(), second >> FillMissing(0) >> Normalize(), SCHEMA.sparse >> Categorify())
+    found = fit_features(make_source(spark, days), both, tmp_path, [0, 1])
+    assert table_version(f"{tmp_path}/statistics") == 1
+    present = sorted(row[1] for day in (0, 1) for row in days[day] if row[1] is not None)
+    assert found.states[0][0].medians["I1"] == present[(len(present) - 1) // 2]
+    assert found.states[1][1].scales["I2"] == fitted.states[0][1].scales["I2"]
 
 
 def test_other_days_leave_no_trace_in_the_states(spark, tmp_path, fitted, days):

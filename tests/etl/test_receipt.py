@@ -70,6 +70,7 @@ def recipe(folder: Path, *, blank_day: int | None) -> Path:
         "days": {"train": [0], "valid": [1], "test": [2]},
         "features": {
             "dense": {"columns": ["I1", "I2"], "ops": ["fill_missing", {"clip": {"min": 0}}, "log", "normalize"]},
+            "filled": {"columns": ["I3"], "ops": ["fill_median", {"clip": {"min": 0}}, "log"]},
             "sparse": {"columns": ["C1", "C2", "C3"], "ops": [{"categorify": {"freq_threshold": 2, "max_size": 50}}]},
         },
     }

@@ -179,7 +179,7 @@ def test_a_recipe_names_operators_in_snake_case():
         SCHEMA.dense >> FillMissing() >> Clip(min=0) >> LogOp(), SCHEMA.sparse >> Categorify(freq_threshold=2)
     )
     assert pipeline.canonical() == by_hand.canonical()
-    assert sorted(OPS) == ["categorify", "clip", "fill_missing", "log", "normalize"]
+    assert sorted(OPS) == ["categorify", "clip", "fill_median", "fill_missing", "log", "normalize"]
 
 
 @pytest.mark.parametrize(
