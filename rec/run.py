@@ -12,7 +12,7 @@ from pydantic import field_validator
 from rec.core.config import Config, load_config
 from rec.core.errors import ConfigError
 from rec.core.manifest import sha256_file
-from rec.core.records import Artifact, Run, StageRecord, Stopwatch, newest_record
+from rec.core.records import Artifact, Run, StageRecord, Stopwatch, named_inputs, newest_record
 from rec.core.tables import Days, FeatureTable
 from rec.datasets.criteo_like import CriteoLikeConfig, prepare_rows
 from rec.etl.config import RootPath, SourceConfig
@@ -147,7 +147,7 @@ def run_etl(stages: Stages) -> FeatureTable:
         prepare_rows(recipe.source.path, recipe.dataset)
     built = _build_features(stages, recipe.root, recipe.days.train)
     figures = {**built.figures(), "gpu_receipt": kept_receipt(recipe.root, recipe.model_dump(mode="json"))}
-    inputs = {Path(f.path).name: Artifact(uri=f.path, sha256=f.sha256) for f in built.source.files}
+    inputs = named_inputs(Artifact(uri=f.path, sha256=f.sha256) for f in built.source.files)
     stages.record("etl", watch, (inputs, {"features": _artifact(built.table)}), figures, built.source.ledger.warnings)
     stages.show(ledger_table(figures))
     return built.table
@@ -201,15 +201,20 @@ def run_push(stages: Stages) -> dict[str, Any]:
     from rec.ops.pipeline import FittedPipeline
     from rec.report.tables import push_table
     from rec.serve.push import push
+    from rec.train.curves import require_scores
 
     recipe, watch = stages.recipe, Stopwatch()
     checkpoint = _newest_checkpoint(recipe)
-    table, days = checkpoint.table, checkpoint.days.test or checkpoint.days.valid
+    table, trained = checkpoint.table, Artifact(uri=checkpoint.path, sha256=checkpoint.sha256)
+    # Before anything is served: the scores that the served ones must equal.
+    evaluated = newest_record(recipe.root, "evaluate", on=trained)
+    scores = Path(evaluated.outputs["scores"].uri)
+    require_scores(scores)
+    days = tuple(evaluated.figures["test"]["days"])
     bundle = export(checkpoint, FittedPipeline.load(Path(table.uri).parent / "states" / table.state_id))
     source = stages.source()
     served = push(bundle, config=recipe.serve)
     try:
-        scores = Path(newest_record(recipe.root, "evaluate").outputs["scores"].uri)
         given = ParityInput(source=source, table=table, days=days, scores_folder=scores, run_id=stages.run.run_id)
         figures = {
             "model": served.model_name,
@@ -220,7 +225,7 @@ def run_push(stages: Stages) -> dict[str, Any]:
         }
     finally:
         served.stop()
-    inputs = {"checkpoint": Artifact(uri=checkpoint.path, sha256=checkpoint.sha256), "features": _artifact(table)}
+    inputs = {"checkpoint": trained, "features": _artifact(table)}
     outputs = {
         "bundle": Artifact(uri=str(bundle.path), sha256=bundle.bundle_id),
         "served": Artifact(uri=f"{served.repository}/{served.model_name}", version=served.version),

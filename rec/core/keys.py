@@ -16,7 +16,8 @@ KeyKind = Literal["hex32", "int64", "string"]
 HEX32_PATTERN = "^[0-9a-f]{8}$"
 # \Z and not $: the latter lets a trailing newline pass.
 _HEX32 = re.compile(rb"[0-9a-f]{8}\Z")
-_INT64 = re.compile(rb"[+-]?[0-9]+\Z")
+# At most as many digits as int64 has: Python refuses to convert thousands of them.
+_INT64 = re.compile(rb"([+-]?)0*([0-9]{1,19})\Z")
 _NO_DIGIT = 255
 _DIGIT_OF_BYTE = np.full(256, _NO_DIGIT, np.uint8)
 _DIGIT_OF_BYTE[np.frombuffer(b"0123456789abcdef", np.uint8)] = np.arange(16)
@@ -33,9 +34,10 @@ def parse_key(raw: bytes, kind: KeyKind, column: str) -> int | bytes:
         raise InputError(
             f"{column}: {raw!r} is not eight lower-case hex digits; send the raw value or empty for missing"
         )
-    if _INT64.match(raw) and _INT64_MIN <= int(raw) <= _INT64_MAX:
-        return int(raw)
-    raise InputError(f"{column}: {raw!r} is not an integer within int64; send digits or empty for missing")
+    found = _INT64.match(raw)
+    if found and _INT64_MIN <= (number := int(found[1] + found[2])) <= _INT64_MAX:
+        return number
+    raise InputError(f"{column}: {raw[:40]!r} is not an integer within int64; send digits or empty for missing")
 
 
 def parse_keys(raw: np.ndarray, kind: KeyKind, column: str) -> tuple[np.ndarray, np.ndarray]:

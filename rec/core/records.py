@@ -1,8 +1,9 @@
 """Run records: each stage writes ``<root>/runs/<run id>/<stage>.json`` once; report and lineage are views of them."""
 
 import json
+import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -68,11 +69,23 @@ def newest_records(root: str | Path, stage: str) -> Iterator[StageRecord]:
         yield StageRecord.model_validate(json.loads(path.read_text(encoding="utf-8")))
 
 
-def newest_record(root: str | Path, stage: str) -> StageRecord:
-    """Return the record of a stage that was written last under a root. Raises ConfigError where there is none."""
+def newest_record(root: str | Path, stage: str, on: Artifact | None = None) -> StageRecord:
+    """Return the record of a stage that was written last under a root, with ``on`` of those that read it.
+
+    Raises ConfigError where there is none.
+    """
     for record in newest_records(root, stage):
-        return record
-    raise ConfigError(f"{root}: no {stage} stage was run here; run: rec {stage} RECIPE")
+        if on is None or any(artifact.sha256 == on.sha256 for artifact in record.inputs.values()):
+            return record
+    of = f" on {on.uri}" if on else ""
+    raise ConfigError(f"{root}: no {stage} stage was run here{of}; run: rec {stage} RECIPE")
+
+
+def named_inputs(artifacts: Iterable[Artifact]) -> dict[str, Artifact]:
+    """Return local files by what tells them apart: their paths below the folder that all of them lie in."""
+    artifacts = list(artifacts)
+    shared = os.path.commonpath([os.path.dirname(a.uri) for a in artifacts])
+    return {os.path.relpath(a.uri, shared): a for a in artifacts}
 
 
 class Stopwatch:

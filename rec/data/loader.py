@@ -108,12 +108,13 @@ class Loader:
                     f"loader state has {name} = {state.get(name)!r}, this run {here!r}: its rows would come in another "
                     "order; resume with the same value or start a new run"
                 )
-        if not 0 <= state["step"] < self.steps_per_epoch or state["epoch"] < 0:
+        epoch, step = state.get("epoch", -1), state.get("step", -1)
+        if not 0 <= step < self.steps_per_epoch or epoch < 0:
             raise LoaderError(
-                f"loader state has epoch {state['epoch']}, step {state['step']}, outside the "
-                f"{self.steps_per_epoch} steps of an epoch; it is of another table, start a new run"
+                f"loader state has epoch {epoch}, step {step}, outside the {self.steps_per_epoch} steps of an epoch; "
+                "it is of another table, start a new run"
             )
-        self.epoch, self.step = state["epoch"], state["step"]
+        self.epoch, self.step = epoch, step
 
     def __iter__(self) -> Iterator[Batch]:
         epoch, first = self.epoch, self.step

@@ -169,7 +169,7 @@ class Schedule:
 
 def streams_of_rank(rank: int, world_size: int, num_streams: int) -> list[int]:
     """Return the streams that a rank reads. Raises LoaderError where ranks would get unequal shares."""
-    if num_streams % world_size:
+    if world_size < 1 or num_streams % world_size:
         divisors = [n for n in range(1, num_streams + 1) if num_streams % n == 0]
         raise LoaderError(
             f"world size {world_size} does not divide num_streams = {num_streams}; "

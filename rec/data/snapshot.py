@@ -7,7 +7,7 @@ features this reader does not know, days that are not there, columns that are go
 import os
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -27,7 +27,7 @@ _FOOTER_THREADS = 8
 
 @dataclass(frozen=True)
 class DataFile:
-    """A Parquet file of a version; ``missing`` names the columns that its day has not yet."""
+    """A Parquet file of a version; ``missing`` names the columns of later days that it lacks."""
 
     path: str
     day: int | None
@@ -75,9 +75,9 @@ def read_snapshot(table: FeatureTable, days: Iterable[int], layout: Layout) -> S
     """
     wanted = tuple(sorted(set(days)))
     filesystem, files = list_files(table.uri, table.version, wanted)
-    files = [DataFile(f.path, f.day, layout.missing_from(f.day)) for f in files]
     with ThreadPoolExecutor(_FOOTER_THREADS) as pool:
-        counts = list(pool.map(lambda file: _count_rows(filesystem, file, layout), files))
+        read = list(pool.map(lambda file: _read_file(filesystem, file, layout), files))
+    files, counts = [file for file, _ in read], [groups for _, groups in read]
     sizes = [len(groups) for groups in counts]
     rows_R2 = np.array([pair for groups in counts for pair in groups], np.int64).reshape(-1, 2)
     return Snapshot(
@@ -155,17 +155,19 @@ def _filesystem(uri: str) -> tuple[FileSystem, str]:
     return (LocalFileSystem(use_mmap=True) if isinstance(filesystem, LocalFileSystem) else filesystem), root.rstrip("/")
 
 
-def _count_rows(filesystem: FileSystem, file: DataFile, layout: Layout) -> list[tuple[int, int]]:
-    """Return (rows, labelled rows) of each row group of a file, its columns checked."""
+def _read_file(filesystem: FileSystem, file: DataFile, layout: Layout) -> tuple[DataFile, list[tuple[int, int]]]:
+    """Return a file with the columns it lacks, and (rows, labelled rows) of each of its row groups."""
     try:
         return _read_footer(filesystem, file, layout)
     except (pa.ArrowException, OSError) as error:
         raise unreadable_error(file.path, error) from None
 
 
-def _read_footer(filesystem: FileSystem, file: DataFile, layout: Layout) -> list[tuple[int, int]]:
+def _read_footer(filesystem: FileSystem, file: DataFile, layout: Layout) -> tuple[DataFile, list[tuple[int, int]]]:
     with pq.ParquetFile(filesystem.open_input_file(file.path)) as parquet:
-        layout.check_file(parquet.schema_arrow, file.path, file.missing)
+        # A file of a day before a column's first may hold it: then with what its encoding of missing is.
+        missing = layout.missing_from(file.day) - set(parquet.schema_arrow.names)
+        layout.check_file(parquet.schema_arrow, file.path, missing)
         leaves = [parquet.schema.column(k).path for k in range(len(parquet.schema))]
         label = leaves.index(layout.label.name)
         counts = []
@@ -177,4 +179,4 @@ def _read_footer(filesystem: FileSystem, file: DataFile, layout: Layout) -> list
             else:
                 num_unlabelled = parquet.read_row_group(group, columns=[layout.label.name]).column(0).null_count
             counts.append((num_rows, num_rows - num_unlabelled))
-        return counts
+        return replace(file, missing=missing), counts

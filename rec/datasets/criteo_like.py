@@ -59,6 +59,12 @@ class CriteoLikeConfig(Config):
             )
         if min(self.rows) < 1:
             raise ConfigError(f"rows_per_day = {self.rows_per_day}: every day needs at least one row")
+        # A file's first row is left as it is, so what is planted needs a second.
+        if min(self.rows) == 1 and (self.malformed_per_day or self.headers_per_day or self.crlf_per_day):
+            raise ConfigError(
+                f"rows_per_day = {self.rows_per_day}: a day of one row has no place for malformed lines, headers and "
+                "rows that end in CR LF; give two rows, or set malformed_per_day, headers_per_day and crlf_per_day to 0"
+            )
         return self
 
 

@@ -92,7 +92,8 @@ class ShardingPlan(BaseModel):
 
 
 def plan_sharding(tables: Sequence[TableSpec], limits: PlanLimits, optimizer: SparseOptimizer) -> ShardingPlan:
-    """Return a checked plan: small tables on every rank, the others, dearest first, on the rank with least to do."""
+    """Return a checked plan: small tables on every rank, the others, dearest first, on the rank with least to do
+    of those that have room."""
     check_tables(tables)
     placements: dict[str, Placement] = {}
     load_ms = [0.0] * limits.world_size
@@ -100,9 +101,11 @@ def plan_sharding(tables: Sequence[TableSpec], limits: PlanLimits, optimizer: Sp
     small = [t for t in tables if t.weight_bytes <= limits.data_parallel_max_bytes]
     for table in small:
         placements[table.name] = _place(table, "data_parallel", range(limits.world_size), limits, optimizer)
+    everywhere = sum(p.estimated_bytes for p in placements.values())
     large = [_place(t, "table_wise", (0,), limits, optimizer) for t in tables if t not in small]
     for placement in sorted(large, key=lambda p: (-p.estimated_ms, -p.estimated_bytes, p.table.name)):
-        rank = min(range(limits.world_size), key=lambda r: (load_ms[r], load_bytes[r], r))
+        free = limits.bytes_per_rank - everywhere - placement.estimated_bytes
+        rank = min(range(limits.world_size), key=lambda r: (load_bytes[r] > free, load_ms[r], load_bytes[r], r))
         load_ms[rank] += placement.estimated_ms
         load_bytes[rank] += placement.estimated_bytes
         placements[placement.table.name] = placement.model_copy(update={"ranks": (rank,)})

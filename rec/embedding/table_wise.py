@@ -37,11 +37,14 @@ class TableWiseTables(nn.Module):
         device: torch.device,
     ):
         super().__init__()
+        # By position: TorchRec makes modules of the names it is given, and not every column's is one.
+        self._names = {f"table_{k}": p.table.name for k, p in enumerate(placements)}
         collection = EmbeddingBagCollection(
-            tables=[_bag_config(p.table) for p in placements], device=torch.device("meta")
+            tables=[_bag_config(name, p.table) for name, p in zip(self._names, placements)],
+            device=torch.device("meta"),
         )
         sharder = EmbeddingBagCollectionSharder(fused_params=optimizer.fused_params)
-        shardings = {p.table.name: _parameter_sharding(p, device) for p in placements}
+        shardings = {name: _parameter_sharding(p, device) for name, p in zip(self._names, placements)}
         self.bags = sharder.shard(collection, shardings, ShardingEnv.from_process_group(group), device)
 
     def forward(self, ids: KeyedJaggedTensor) -> Awaitable[KeyedTensor]:
@@ -59,7 +62,7 @@ class TableWiseTables(nn.Module):
                 for name, state in states[key].items():
                     parts[name.rpartition(".")[2]] = state.local_shards()[0].tensor
                 shard = TableShard(
-                    table=key.split(".")[1],
+                    table=self._names[key.split(".")[1]],
                     rows=(row, row + num_rows),
                     columns=(column, column + num_columns),
                     parts=parts,
@@ -68,9 +71,9 @@ class TableWiseTables(nn.Module):
         return shards
 
 
-def _bag_config(table: TableSpec) -> EmbeddingBagConfig:
+def _bag_config(name: str, table: TableSpec) -> EmbeddingBagConfig:
     return EmbeddingBagConfig(
-        name=table.name,
+        name=name,
         num_embeddings=table.num_embeddings,
         embedding_dim=table.embedding_dim,
         feature_names=list(table.feature_names),

@@ -1,6 +1,7 @@
 """Claiming an attempt at a day, and what is recorded of the day under it before its features.
 
-Lines without a day (a header, a line whose day could not be told) are accounted with the first day of their file.
+Lines without a day (a header, a line whose day could not be told) and those of a day that no row is of (each of its
+lines quarantined) are accounted with the first day of their file that holds rows.
 """
 
 import json
@@ -68,16 +69,21 @@ def remove_dead(lake: Lake, spark: "SparkSession", run_id: str) -> int:
 
 
 def _rows_by_day(source: Source) -> dict[int, list[LedgerRow]]:
-    first_of_file: dict[int, int] = {}
-    for row in source.ledger.rows:
-        if row.day is not None:
-            first_of_file[row.file] = min(row.day, first_of_file.get(row.file, row.day))
-    first = min(first_of_file.values(), default=0)
+    held, first_of_file = set(source.ledger.days), _first_days(source)
     found: dict[int, list[LedgerRow]] = {}
     for row in source.ledger.rows:
-        day = row.day if row.day is not None else first_of_file.get(row.file, first)
+        day = row.day if row.day in held else first_of_file[row.file]
         found.setdefault(day, []).append(row)
     return found
+
+
+def _first_days(source: Source) -> dict[int, int]:
+    """Return the first day that each file has rows of, the source's first for a file without rows."""
+    days: dict[int, int] = {}
+    for row in source.ledger.rows:
+        if row.rows and row.day is not None:
+            days[row.file] = min(row.day, days.get(row.file, row.day))
+    return {row.file: days.get(row.file, min(source.ledger.days, default=0)) for row in source.ledger.rows}
 
 
 def _claim(
@@ -123,10 +129,10 @@ def _append_quarantine(
     uri = lake.create("quarantine")
     if not any(row.quarantined for day in attempts for row in rows[day]):
         return
-    first_days = {row.file: day for day in sorted(rows, reverse=True) for row in rows[day]}
-    cases = " ".join(f"WHEN {file} THEN {day}" for file, day in sorted(first_days.items()))
+    cases = " ".join(f"WHEN {file} THEN {day}" for file, day in sorted(_first_days(source).items()))
+    held = ", ".join(map(str, source.ledger.days))
     dated = source.quarantine.selectExpr(
-        f"CAST(coalesce(day, CASE file {cases} END) AS INT) AS day",
+        f"CAST(CASE WHEN day IN ({held}) THEN day ELSE CASE file {cases} END END AS INT) AS day",
         f"{rebased('row_key', ids)} AS row_key",
         "file_name AS file",
         "CAST(line AS BIGINT) AS line",

@@ -13,8 +13,8 @@ from rec.core.keys import KeyKind
 
 MAX_QUARANTINE_FRACTION = 0.001
 
-# Columns of every feature table beside its features.
-RESERVED = frozenset({"label", "row_key", "day"})
+# Columns beside the features in the feature table and the goldens. Spark tells no upper from lower case in a name.
+RESERVED = frozenset({"label", "row_key", "day", "golden_id", "state_id"})
 
 _NO_ROOT = re.compile(r"%[0-9A-Fa-f]{2}|[#?\\\x00-\x1f\x7f]")
 
@@ -86,11 +86,21 @@ class ParquetColumns(Config):
         names = [*self.dense, *self.sparse]
         if not names:
             raise ConfigError("columns: neither dense nor sparse names a column; name at least one")
-        for name in names:
-            if names.count(name) > 1:
-                raise ConfigError(f"columns: {name!r} is named {names.count(name)} times; name it once")
-            if name in RESERVED or name.startswith("_") or "`" in name:
+        lower = [name.lower() for name in names]
+        for name, key in zip(names, lower):
+            if lower.count(key) > 1:
+                raise ConfigError(
+                    f"columns: {name!r} is named {lower.count(key)} times, upper and lower case being one; name it once"
+                )
+            if key in RESERVED or key.startswith("_") or "`" in name:
                 raise ConfigError(f"columns: a feature cannot be called {name!r}; rename the column in the source")
+            if f"raw_{key}" in lower:
+                raise ConfigError(
+                    f"columns: the goldens keep the raw values of {name!r} as 'raw_{name}', which is a feature too; "
+                    "rename that one in the source"
+                )
+            if self.label is not None and key == self.label.lower():
+                raise ConfigError(f"columns: {name!r} is the label and a feature; a model would learn its answer")
         return self
 
 

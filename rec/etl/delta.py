@@ -139,8 +139,8 @@ def table_version(uri: str) -> int:
     return open_table(uri).version() if table_exists(uri) else -1
 
 
-def partitions(uri: str) -> list[dict[str, str]]:
-    return open_table(uri).partitions() if table_exists(uri) else []
+def partitions(uri: str, version: int | None = None) -> list[dict[str, str]]:
+    return open_table(uri, version).partitions() if table_exists(uri) else []
 
 
 def commits(uri: str, since: int = -1, until: int | None = None) -> Iterator[Commit]:

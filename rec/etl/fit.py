@@ -47,20 +47,28 @@ def fit_features(
     source.check()
     source.check_days(Days(train=wanted))
     schema = pipeline.select(source.schema)
-    counted = _count_days(source, pipeline, lake, run_id, wanted)
+    counted: dict[int, CountedDay] = {}
     for _ in range(TRIES):
         try:
+            if not _are_held(pipeline, lake, counted):
+                counted = _count_days(source, pipeline, lake, run_id, wanted)
             states, state_id = _admit(pipeline, source, lake, run_id, counted)
             break
         except ConcurrentWriteError as error:
             log.info("%s", error)
     else:
-        raise ConcurrentWriteError(f"{lake.uri('vocabulary')}: {TRIES} fits lost to other runs; run it again")
+        raise ConcurrentWriteError(f"{lake.root}: {TRIES} fits lost to other runs; run it again")
     fitted = FittedPipeline(
         root=lake.root, schema=schema, pipeline=pipeline, states=states, days=wanted, state_id=state_id, counted=counted
     )
     fitted.save(lake.state_folder(state_id))
     return fitted
+
+
+def _are_held(pipeline: Pipeline, lake: Lake, counted: dict[int, CountedDay]) -> bool:
+    """Tell whether no other run removed the counts: a day written anew overtakes the attempt that they are of."""
+    held = [lake.attempts(table) for table in counted_tables(pipeline)]
+    return bool(counted) and all((day, c.attempt) in pairs for day, c in counted.items() for pairs in held)
 
 
 def _count_days(

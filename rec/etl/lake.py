@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rec.core.errors import ConcurrentWriteError
 from rec.etl.config import root_path
 from rec.etl.delta import TableColumn, commits, create_table, open_table, partitions, table_exists, table_version
 from rec.ops.admission import VOCABULARY_SCHEMA
@@ -70,14 +71,26 @@ class Lake:
         create_table(self.uri(table), columns, _PARTITIONS.get(table, ATTEMPT))
         return self.uri(table)
 
-    def attempts(self, table: str) -> set[tuple[int, int]]:
+    def attempts(self, table: str, version: int | None = None) -> set[tuple[int, int]]:
         """Return the (day, attempt) pairs that a table holds rows of: each was written by one commit, whole."""
-        return {(int(p["day"]), int(p["attempt"])) for p in partitions(self.uri(table))}
+        return {(int(p["day"]), int(p["attempt"])) for p in partitions(self.uri(table), version)}
 
     def read(self, spark: "SparkSession", table: str, attempts: dict[int, int]) -> "DataFrame":
-        """Return the rows of one attempt of each day."""
+        """Return the rows of one attempt of each day, as the table's newest version holds them.
+
+        Raises ConcurrentWriteError where an attempt has none: another run overtook it, and removed it as dead.
+        """
+        version = table_version(self.uri(table))
+        gone = attempts.items() - self.attempts(table, version)
+        if gone:
+            day, attempt = min(gone)
+            raise ConcurrentWriteError(
+                f"table {self.uri(table)} version {version}: attempt {attempt} at day {day} was removed by a run that "
+                "wrote the day anew; run it again"
+            )
         pairs = " OR ".join(f"(day = {day} AND attempt = {attempt})" for day, attempt in sorted(attempts.items()))
-        return spark.read.format("delta").load(self.uri(table)).where(pairs or "false")
+        frame = spark.read.format("delta").option("versionAsOf", version).load(self.uri(table))
+        return frame.where(pairs or "false")
 
     def check_tables(self) -> None:
         """Raise TableError where one of the tables has a feature that is not allowed."""

@@ -73,13 +73,13 @@ class Ledger:
     @cached_property
     def rows(self) -> tuple[LedgerRow, ...]:
         """One row for each file and day. Raises InputError where a file's bins don't add up to its lines at intake."""
-        file = f"CAST(SHIFTRIGHT(row_key, {FILE_BITS}) AS INT) AS file"
+        file = f"CAST(SHIFTRIGHT(row_key, {FILE_BITS}) AS INT) AS _file"
         dense = [quoted(c.name) for c in self.schema.dense]
         bins = self.lines.selectExpr(file, "day", "_outcome", "label", *dense)
-        counts = bins.groupBy("file", "day", "_outcome", "label").agg({"*": "count", **dict.fromkeys(dense, "count")})
+        counts = bins.groupBy("_file", "day", "_outcome", "label").agg({"*": "count", **dict.fromkeys(dense, "count")})
         found: dict[tuple[int, int | None], list[Any]] = {}
         for count in counts.collect():
-            found.setdefault((count["file"], count["day"]), []).append(count)
+            found.setdefault((count["_file"], count["day"]), []).append(count)
         rows = [self._row(place, counts) for place, counts in found.items()]
         rows += [self._row((k, f.day), []) for k, f in enumerate(self.files) if not f.num_lines]
         self._check_sums(rows)

@@ -21,13 +21,13 @@ def ordered(frame: "DataFrame", num_rows: int) -> "DataFrame":
     """Return a day's rows in order, one partition a file; ``frame`` has ``row_key`` and ``day``."""
     num_files = max(1, math.ceil(num_rows / _FILE_ROWS))
     names = [f"`{name}`" for name in frame.columns]
-    hashed = frame.selectExpr(*names, f"xxhash64(row_key, {FORMAT_SEED}L) AS place")
-    high = f"shiftright(place, {64 - _SLICE_BITS}) + {1 << _SLICE_BITS - 1}L"
+    hashed = frame.selectExpr(*names, f"xxhash64(row_key, {FORMAT_SEED}L) AS _place")
+    high = f"shiftright(_place, {64 - _SLICE_BITS}) + {1 << _SLICE_BITS - 1}L"
     number = f"CAST(shiftright(({high}) * {num_files}L, {_SLICE_BITS}) AS INT)"
     keys = ", ".join(str(key) for key in partition_keys(num_files))
-    sliced = hashed.selectExpr(*names, "place", f"element_at(array({keys}), {number} + 1) AS slice")
+    sliced = hashed.selectExpr(*names, "_place", f"element_at(array({keys}), {number} + 1) AS _slice")
     # `day` first: the writer wants rows by partition value and would sort again, without regard to this order.
-    in_order = sliced.repartition(num_files, "slice").sortWithinPartitions("day", "place", "row_key")
+    in_order = sliced.repartition(num_files, "_slice").sortWithinPartitions("day", "_place", "row_key")
     return in_order.selectExpr(*names)
 
 

@@ -100,7 +100,7 @@ def parquet_lines(spark: "SparkSession", config: SourceConfig) -> BinnedLines:
     cuts = last_lines(config.day.lines, sum(f.num_lines for f in files)) if config.day.lines else []
     roles = _roles(config)
     types = _types(footers, roles)
-    days = first_days(files, [frozenset(footer.types.keys() & roles.keys()) for footer in footers], cuts)
+    days = first_days(files, [frozenset(footer.types.keys() & types.keys()) for footer in footers], cuts)
     return BinnedLines(
         frame=_binned(spark, config, files, types, cuts),
         schema=_schema(config.columns, types, days),
@@ -109,29 +109,29 @@ def parquet_lines(spark: "SparkSession", config: SourceConfig) -> BinnedLines:
     )
 
 
-def _roles(config: SourceConfig) -> dict[str, str]:
-    """Return the columns that are read, each with the kind of value it must hold."""
+def _roles(config: SourceConfig) -> list[tuple[str, str]]:
+    """Return the columns that are read, each with a kind of value it must hold: that of the day may be a feature."""
     columns = config.columns or ParquetColumns()
-    roles = {config.day.column: "day"} if config.day.column else {}
-    roles.update({columns.label: "label"} if columns.label else {})
-    return {**roles, **dict.fromkeys(columns.dense, "dense"), **columns.sparse}
+    given = [(config.day.column, "day"), (columns.label, "label"), *((name, "dense") for name in columns.dense)]
+    return [(name, role) for name, role in (*given, *columns.sparse.items()) if name is not None]
 
 
-def _types(footers: Sequence[_Footer], roles: dict[str, str]) -> dict[str, str]:
+def _types(footers: Sequence[_Footer], roles: Sequence[tuple[str, str]]) -> dict[str, str]:
     """Return the family of each column that is read.
 
     Raises SchemaDriftError where no file has it, its role cannot take it, or files differ.
     """
     found: dict[str, tuple[str, str]] = {}
+    names = {name for name, _ in roles}
     for footer in footers:
-        for column in roles.keys() & footer.types.keys() if footer.num_rows else ():
+        for column in names & footer.types.keys() if footer.num_rows else ():
             family = footer.types[column]
             first, path = found.setdefault(column, (family, footer.path))
             if family != first:
                 raise SchemaDriftError(
                     f"{footer.path}: column {column!r} is {family}, {first} in {path}; write it with one type"
                 )
-    for column, role in roles.items():
+    for column, role in roles:
         if column not in found:
             raise SchemaDriftError(f"source: no file has column {column!r}, read as {role}; correct source.columns")
         family, path = found[column]

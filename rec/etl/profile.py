@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from rec.core.ids import MISSING, UNSEEN
 from rec.core.schema import Column, FeatureSchema
-from rec.ops.op import quoted
+from rec.ops.op import quoted, text_literal
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -87,10 +87,10 @@ def _histograms(
     if not widths:
         return {}
     bins = [
-        f"STRUCT('{name}' AS column, LEAST(FLOOR((CAST({quoted(name)} AS DOUBLE) - {low!r}D) / {width!r}D), "
-        f"{NUM_HISTOGRAM_BINS - 1}) AS bin)"
+        f"STRUCT({text_literal(name)} AS column, "
+        f"LEAST(FLOOR((CAST({quoted(name)} AS DOUBLE) - {low!r}D) / {width!r}D), {NUM_HISTOGRAM_BINS - 1}) AS bin)"
         if width > 0
-        else f"STRUCT('{name}' AS column, CAST(0 AS BIGINT) AS bin)"
+        else f"STRUCT({text_literal(name)} AS column, CAST(0 AS BIGINT) AS bin)"
         for name, (low, width) in widths.items()
     ]
     entries = features.selectExpr(f"EXPLODE(ARRAY({', '.join(bins)})) AS entry").selectExpr("entry.column", "entry.bin")

@@ -26,6 +26,7 @@ from rec.etl.fit import new_run_id
 from rec.etl.goldens import write_goldens
 from rec.etl.lake import Lake, VisibleDay
 from rec.etl.order import ordered
+from rec.etl.scan import escape
 from rec.etl.source import Source
 from rec.etl.staging import PARTITIONED_WRITE, remove_stale
 from rec.ops.dense import SQL_TYPES
@@ -166,7 +167,7 @@ class _Writer:
             return encoded
         with session_settings(self.spark, PARTITIONED_WRITE):
             encoded.write.partitionBy("day").parquet(str(folder))
-        return self.spark.read.schema(encoded.schema).parquet(str(folder))
+        return self.spark.read.schema(encoded.schema).parquet(escape(str(folder)))
 
     def _digest(self, day: int) -> str:
         return sha256_json({"input": self.inputs[day], "state_id": self.fitted.state_id})

@@ -63,7 +63,6 @@ def commit_entries(
 def attach(state: State, op: Categorify, lake: Lake, spark: "SparkSession", version: int) -> VocabularyState:
     """Return the state with its table, and with the arrays of the columns within the operator's limits."""
     assert isinstance(state, VocabularyState)
-    assert isinstance(state, VocabularyState)
     entries = entries_at(lake, spark, version, list(state.columns))
     sizes = {name: column.num_values for name, column in state.columns.items()}
     heads = broadcast_heads(sizes, op.broadcast_max_values)

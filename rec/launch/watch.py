@@ -125,6 +125,8 @@ class Watch:
             )
         late = [v for v in self._running() if self._late(v, now)]
         if not late:
+            # Who was late goes on, and a later verdict needs stacks of its own time.
+            self._asked_at = None
             return None
         if self._asked_at is None or not self._answered(now):
             return None

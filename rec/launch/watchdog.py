@@ -12,7 +12,7 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection, answer_challenge, deliver_challenge
 from typing import Any
 
-from rec.core.errors import RecError
+from rec.core.errors import RankError, RecError
 from rec.launch.config import LaunchConfig
 from rec.launch.watch import RankView, Watch
 from rec.launch.wire import bound_silence, receive, send
@@ -101,6 +101,15 @@ class Watchdog:
                 self._heard.put((rank, {"kind": "lost"}))
 
     def _guard(self) -> None:
+        try:
+            self._watch_over()
+        except Exception as error:
+            # Ranks that nobody watches could hang for ever.
+            self.verdict = RankError(f"the watch over the ranks failed, so the run was ended: {error!r}")
+            self._end_run()
+            raise
+
+    def _watch_over(self) -> None:
         checked = time.monotonic()
         while not self._closing.is_set():
             self._drain()
@@ -130,7 +139,12 @@ class Watchdog:
         if message["kind"] == "error":
             self._order(rank, "noted")
         if message["kind"] == "beat" and self.on_beat:
-            self.on_beat(self._watch.ranks[rank])
+            try:
+                self.on_beat(self._watch.ranks[rank])
+            except (Exception, SystemExit) as error:
+                # Such as a closed terminal, where rich exits: the ranks are watched on without it.
+                self.on_beat = None
+                logger.warning("progress is shown no more: %r", error)
 
     def _heard_signal(self) -> int | None:
         with contextlib.suppress(BlockingIOError):

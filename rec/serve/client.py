@@ -5,6 +5,7 @@ Shapes: B batch, D dense features, F sparse features.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from http.client import HTTPException
 from types import TracebackType
 from typing import Any
 
@@ -68,7 +69,7 @@ class Client:
             text = " ".join(str(error.message()).split())
             kind = RequestError if error.status() in ("400", "StatusCode.INVALID_ARGUMENT") else ServingError
             raise kind(f"model {self.model_name} at {self.url}: {text}") from None
-        except OSError as error:
+        except (OSError, HTTPException) as error:
             raise ServingError(
                 f"server {self.url}: no answer ({error}); start one with `rec serve`, or correct serve.url"
             ) from None

@@ -70,6 +70,7 @@ class Control:
         try:
             with urllib.request.urlopen(request, timeout=self.timeout_s) as reply:
                 content = reply.read()
+            return json.loads(content) if content else {}
         except urllib.error.HTTPError as error:
             raise ServingError(f"server {self.url}: {path}: {_reason(error)}") from None
         except (OSError, ValueError, HTTPException) as error:
@@ -77,7 +78,6 @@ class Control:
             raise ServingError(
                 f"server {self.url}: no answer ({cause}); start one with `rec serve`, or correct serve.url (host:port)"
             ) from None
-        return json.loads(content) if content else {}
 
 
 def _reason(error: urllib.error.HTTPError) -> str:

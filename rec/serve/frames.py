@@ -27,7 +27,7 @@ def raw_columns(frame: Any, raw: FeatureSchema) -> tuple[dict[str, Values], np.n
         )
     names = [c.name for c in wanted] + [ROW_KEY] * (ROW_KEY in given)
     if hasattr(frame, "toArrow"):
-        frame = frame.select(*names).toArrow()
+        frame = frame.select(*(f"`{name}`" for name in names)).toArrow()
     columns = {c.name: _values(_items(frame, c.name), c) for c in wanted}
     keys = _items(frame, ROW_KEY) if ROW_KEY in names else None
     return columns, None if keys is None else np.asarray(keys, np.int64)

@@ -13,7 +13,7 @@ from rec.bundle.bundle import Bundle
 from rec.bundle.layout import BundleSchema
 from rec.bundle.verify import open_bundle
 from rec.core.errors import RecError, ServingError
-from rec.core.schema import FeatureSchema
+from rec.core.schema import Column, FeatureSchema
 from rec.serve.client import Client, ServedScores
 from rec.serve.config import ServeConfig
 from rec.serve.control import Control
@@ -141,7 +141,9 @@ def _settings(config: ServeConfig | None, repository: str | Path | None, url: st
 
 
 def _inputs(raw: FeatureSchema) -> FeatureSchema:
-    return FeatureSchema(columns=(*raw.dense, *raw.sparse))
+    """Return the columns of a request; since when a column is there, or how it is trained on, is not the client's."""
+    columns = (*raw.dense, *raw.sparse)
+    return FeatureSchema(columns=tuple(Column(name=c.name, role=c.role, dtype=c.dtype, key=c.key) for c in columns))
 
 
 def _check_inputs(name: str, previous: ServedState | None, bundle: Bundle) -> None:
@@ -153,11 +155,17 @@ def _check_inputs(name: str, previous: ServedState | None, bundle: Bundle) -> No
         return
     changed = [n for n in dict.fromkeys([*old, *new]) if old.get(n) != new.get(n)]
     cause = (
-        f"column {changed[0]!r} was {old.get(changed[0])}, is {new.get(changed[0])}"
+        f"column {changed[0]!r} was {_told(old.get(changed[0]))}, is {_told(new.get(changed[0]))}"
         if changed
         else f"the columns were {list(old)}, are {list(new)}"
     )
     raise ServingError(f"model {name}: other inputs than version {previous.version}: {cause}; push under another name")
+
+
+def _told(column: Column | None) -> str:
+    if column is None:
+        return "not there"
+    return f"{column.role} {column.dtype}" + (f" ({column.key})" if column.key else "")
 
 
 def _bring_in(home: Repository, bundle: Bundle, config: ServeConfig, state: ServedState) -> None:

@@ -18,8 +18,7 @@ from rec.core.values import Values
 Kind = Literal["raw", "encoded"]
 Arrays = dict[str, np.ndarray]
 ENCODED_SUFFIX = "_encoded"
-# Every int64 of this magnitude has a float64 of its own; beyond, a float is not the number that was meant.
-_EXACT_FLOAT = 2.0**53
+_INT64_END = 2.0**63
 _LENGTH = struct.Struct("<I")
 
 NUMPY_TYPES: dict[str, type] = {
@@ -166,10 +165,10 @@ def _checked_floats(data_B: np.ndarray, name: str, dtype: str) -> np.ndarray:
     check_finite("dense", data_B[:, None], [name])
     if dtype.startswith("float"):
         return data_B.astype(dtype)
-    broken = (data_B != np.trunc(data_B)) | (np.abs(data_B) > _EXACT_FLOAT)
+    broken = (data_B != np.trunc(data_B)) | (np.abs(data_B) > _INT64_END)
     if broken.any():
         row = int(np.argmax(broken))
-        raise RequestError(
-            f"input 'dense': {name} = {data_B[row]} in row {row}; expected an integer of magnitude up to 2^53"
-        )
-    return data_B.astype(np.int64)
+        raise RequestError(f"input 'dense': {name} = {data_B[row]} in row {row}; expected an integer of 64 bits")
+    # The float nearest to int64's last number is one above it.
+    past_B = data_B == _INT64_END
+    return np.where(past_B, np.iinfo(np.int64).max, np.where(past_B, 0, data_B).astype(np.int64))

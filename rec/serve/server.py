@@ -67,6 +67,11 @@ class Server:
                 check_port(self.config.host, port, f"serve.{field}")
         self._http_port = self.config.http_port or free_port(self.config.host)
         environment = find_environment(self.config.environment)
+        if other := running_server(self.repository, self.config.timeout_s):
+            raise ServingError(
+                f"{self.repository.path}: the server at {other.url} runs on it, and pushes reach one server only; "
+                "use that one, stop it first, or choose another serve.repository"
+            )
         self.repository.make()
         self._backends = tempfile.mkdtemp(prefix="rec-triton-")
         atexit.register(self.stop)

@@ -1,13 +1,16 @@
 """The folder that all ranks write a training's checkpoints into."""
 
+import contextlib
 import os
 import shutil
 import socket
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import save_file
 
 from rec.core.errors import CheckpointError
@@ -48,8 +51,9 @@ class CheckpointFolder:
         """Write this step's checkpoint; it exists when the manifest does. A step's earlier one is replaced."""
         path = self._path(log.step)
         if self._ranks.rank == 0:
-            _remove(path)
-            path.mkdir(parents=True)
+            with _writing(path):
+                _remove(path)
+                path.mkdir(parents=True)
         self._ranks.barrier()
         written = self._write_tensors(path, learner)
         gathered = self._ranks.all_gather(written)
@@ -69,7 +73,8 @@ class CheckpointFolder:
             files={name: FileDigest(**file) for part in gathered for name, file in part["files"].items()},
         )
         if self._ranks.rank == 0:
-            write_atomic(path / MANIFEST, checkpoint.model_dump_json(indent=1))
+            with _writing(path / MANIFEST):
+                write_atomic(path / MANIFEST, checkpoint.model_dump_json(indent=1))
             self._remove_outdated(job, log)
         self._ranks.barrier()
         return checkpoint
@@ -129,14 +134,21 @@ def _key(shard: TableShard, part: str) -> str:
 
 
 def _write_file(path: Path, tensors: dict[str, torch.Tensor]) -> dict[str, Any]:
-    try:
+    with _writing(path):
         # Copies: FBGEMM keeps several tables in one storage, which safetensors takes for shared memory.
         save_file({key: tensor.detach().cpu().clone() for key, tensor in tensors.items()}, path)
         with open(path, "rb") as file:
             os.fsync(file.fileno())
-    except OSError as error:
-        raise CheckpointError(f"{path}: cannot be written: {error}; free space or give another folder") from None
     return FileDigest.of(path).model_dump()
+
+
+@contextlib.contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    """Raise CheckpointError where the file system, asked by Python or by safetensors, refuses."""
+    try:
+        yield
+    except (OSError, SafetensorError) as error:
+        raise CheckpointError(f"{path}: cannot be written: {error}; free space or give another folder") from None
 
 
 def _remove(path: Path) -> None:

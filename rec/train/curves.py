@@ -10,12 +10,17 @@ NUM_ROC_POINTS = 200
 NUM_CALIBRATION_BINS = 20
 
 
-def read_scores(folder: str | Path) -> dict[str, np.ndarray]:
-    """Return ``row_key`` int64, ``label`` and ``logit`` float32 of all ranks, by row key."""
+def require_scores(folder: str | Path) -> list[Path]:
+    """Return the files that an evaluation wrote. Raises CheckpointError where there are none."""
     files = sorted(Path(folder).glob("scores_*.npz"))
     if not files:
-        raise CheckpointError(f"{folder}: no scores; evaluate the checkpoint with a folder for them")
-    parts = [dict(np.load(file, allow_pickle=False)) for file in files]
+        raise CheckpointError(f"{folder}: no scores; evaluate the checkpoint again: rec evaluate RECIPE")
+    return files
+
+
+def read_scores(folder: str | Path) -> dict[str, np.ndarray]:
+    """Return ``row_key`` int64, ``label`` and ``logit`` float32 of all ranks, by row key."""
+    parts = [dict(np.load(file, allow_pickle=False)) for file in require_scores(folder)]
     scores = {name: np.concatenate([part[name] for part in parts]) for name in ("row_key", "label", "logit")}
     order = np.argsort(scores["row_key"], kind="stable")
     return {name: values[order] for name, values in scores.items()}

@@ -2,13 +2,14 @@
 
 from collections.abc import Sequence
 
+import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow.fs import FileSystem
 
 from rec.core.errors import TrainingError
 from rec.core.tables import Days, FeatureTable, Ranks
-from rec.data.snapshot import list_files
+from rec.data.snapshot import list_files, unreadable_error
 
 
 def require_both_labels(table: FeatureTable, days: Days, ranks: Ranks) -> None:
@@ -32,7 +33,10 @@ def one_label(table: FeatureTable, role: str, days: Sequence[int]) -> str | None
     labels: set[float] = set()
     num_rows = 0
     for file in files:
-        found, counted = _labels_of(filesystem, file.path, table.schema.label.name)
+        try:
+            found, counted = _labels_of(filesystem, file.path, table.schema.label.name)
+        except (pa.ArrowException, OSError) as error:
+            raise unreadable_error(file.path, error) from None
         labels |= found
         num_rows += counted
         if len(labels) > 1:

@@ -28,6 +28,11 @@ def test_int64_ends_and_missing():
     assert missing.tolist() == [False, False, True, True]
 
 
+def test_leading_zeros_and_signs_are_no_part_of_a_number():
+    keys, _ = parse_keys(objects(b"+7", b"-0", b"007", b"-" + b"0" * 5000 + b"7"), "int64", "C1")
+    assert keys.tolist() == [7, 0, 7, -7]
+
+
 def test_strings_keep_their_bytes():
     keys, missing = parse_keys(objects(b" a", b"a ", "é".encode(), b""), "string", "C1")
     assert keys.tolist() == [b" a", b"a ", b"\xc3\xa9", b""]
@@ -47,6 +52,9 @@ def test_strings_keep_their_bytes():
         (b"1.5", "int64"),
         (b" 1", "int64"),
         (b"1\n", "int64"),
+        # Beyond what Python converts.
+        (b"1" * 5000, "int64"),
+        (b"-" + b"0" * 5000 + b"9" * 20, "int64"),
     ],
 )
 def test_what_has_no_key_is_named(raw, kind):

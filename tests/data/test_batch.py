@@ -92,7 +92,10 @@ def test_a_null_inside_a_list_is_refused(tmp_path):
 
 
 def test_a_list_column_of_a_later_day_is_supplied_as_empty_lists(tmp_path):
-    table = list_table(tmp_path, [[1]] * 8, list_schema(first_day=3))
+    list_table(tmp_path, [[1]] * 8)
+    rows = pq.read_table(tmp_path / "t/day=0/a.parquet", partitioning=None)
+    write_file(tmp_path / "earlier/day=0/a.parquet", [rows.drop_columns(["hist"])])
+    table = open_table(tmp_path / "earlier", list_schema(first_day=3))
     loader = make_loader(table, [0], config=CONFIG)
     (batch,) = loader
     assert batch.lengths_FB[1].tolist() == [0] * 8

@@ -155,6 +155,10 @@ def test_a_state_of_other_days_or_beyond_the_epoch_is_refused(write_table):
         make_loader(table, [1], config=CONFIG).restore(state)
     with pytest.raises(LoaderError, match="step 12, outside the 12 steps"):
         make_loader(table, [0, 1], config=CONFIG).restore(state | {"step": 12})
+    for name in ("epoch", "step"):
+        cut = {k: v for k, v in state.items() if k != name}
+        with pytest.raises(LoaderError, match=f"{name} -1.*outside the 12 steps"):
+            make_loader(table, [0, 1], config=CONFIG).restore(cut)
 
 
 @pytest.mark.parametrize("world_size", [1, 4])
@@ -263,6 +267,18 @@ def test_a_column_of_a_later_day_is_supplied_as_missing_and_counted(tmp_path):
         rows |= {k: (i, c) for k, i, c in zip(batch.row_key_B.tolist(), batch.dense_BD[:, 1].tolist(), C3.tolist())}
     assert {rows[key] for key in range(32)} == {(0.0, 1)}
     assert all(rows[key] == (-key, 3 + key * 11 % 997) for key in range(32, 64))
+
+
+def test_a_column_of_a_later_day_that_an_earlier_file_holds_is_read_from_it(tmp_path):
+    """What a chain makes of a missing value need not be 0: the table holds it, and serving replays it."""
+    write_file(tmp_path / "t/day=1/a.parquet", [encoded_rows(0, 32)])
+    write_file(tmp_path / "t/day=2/a.parquet", [encoded_rows(32, 32)])
+    later = [SCHEMA[name].model_copy(update={"first_day": 2}) for name in ("I2", "C3")]
+    loader = make_loader(open_table(tmp_path / "t", SCHEMA.replace(*later)), [1, 2], config=CONFIG, evaluation=True)
+    assert loader.counts.supplied == {}
+    for batch in loader:
+        assert batch.dense_BD[:, 1].tolist() == [-key for key in batch.row_key_B.tolist()]
+        assert batch.values_N.view(3, -1)[2].tolist() == [3 + key * 11 % 997 for key in batch.row_key_B.tolist()]
 
 
 def test_a_file_removed_after_opening_is_told(write_table):

@@ -159,7 +159,9 @@ def test_shards_share_one_order_before_the_split(cases):
     assert len(set(orders)) == 4
 
 
-@pytest.mark.parametrize(("world_size", "divisors"), [(3, "1, 2, 4, 8 or 16"), (32, "1, 2, 4, 8 or 16"), (5, "16")])
+@pytest.mark.parametrize(
+    ("world_size", "divisors"), [(3, "1, 2, 4, 8 or 16"), (32, "1, 2, 4, 8 or 16"), (0, "16"), (-2, "16")]
+)
 def test_world_size_that_does_not_divide_the_streams_is_refused_naming_the_divisors(world_size, divisors):
     with pytest.raises(LoaderError, match=f"world size {world_size} does not divide num_streams = 16.*{divisors}"):
         streams_of_rank(0, world_size, 16)

@@ -161,6 +161,15 @@ def test_days_and_rows_must_agree():
         parse_config(CriteoLikeConfig, {"num_days": 2, "rows_per_day": (5, 0)}, "recipe")
 
 
+@pytest.mark.parametrize("planted", ["malformed_per_day", "headers_per_day", "crlf_per_day"])
+def test_a_day_of_one_row_takes_no_planted_line(tmp_path, planted):
+    none = {"malformed_per_day": 0, "headers_per_day": 0, "crlf_per_day": 0, "blank_day": None, "bom_day": None}
+    with pytest.raises(ConfigError, match=f"a day of one row has no place for .*{planted}"):
+        parse_config(CriteoLikeConfig, {"num_days": 2, "rows_per_day": (5, 1), **none, planted: 1}, "recipe")
+    [day] = write_criteo_like(tmp_path, CriteoLikeConfig(num_days=1, rows_per_day=1, **none)).days
+    assert (day.num_lines, (tmp_path / day.file).read_bytes().count(b"\n")) == (1, 1)
+
+
 def test_a_folder_without_a_ledger_is_no_dataset(tmp_path):
     with pytest.raises(InputError, match=r"ledger\.json: no such file"):
         CriteoLikeDataset.open(tmp_path)

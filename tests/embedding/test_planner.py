@@ -125,3 +125,11 @@ def test_initial_weights_depend_on_seed_and_name_alone():
     assert not weight.equal(initial_weight(spec("b", 400), 1))
     assert weight.abs().max() <= 400**-0.5
     assert weight.std() == pytest.approx(400**-0.5 / 3**0.5, rel=0.05)
+
+
+def test_a_table_goes_where_there_is_room_and_not_where_there_is_least_to_do():
+    tables = [spec("large", 1000), *(spec(name, 10) for name in "abc")]
+    limits = LIMITS.model_copy(update={"world_size": 2, "data_parallel_max_bytes": 0, "bytes_per_rank": 128_640})
+    plan = plan_sharding(tables, limits, ADAGRAD)
+    [large] = next(p.ranks for p in plan.placements if p.table.name == "large")
+    assert [p.ranks for p in plan.placements if p.table.name != "large"] == [(1 - large,)] * 3

@@ -223,6 +223,23 @@ def read_case(folder):
     return json.loads((folder / "in.json").read_text()), json.loads((folder / "expected.json").read_text())
 
 
+def train_names(ranks, names, max_bytes):
+    """Return the names of the shards after a step over one table for each name."""
+    tables = [TableSpec(name=n, num_embeddings=9, embedding_dim=4, feature_names=(n,)) for n in names]
+    optimizer = SparseOptimizer(name="adagrad", learning_rate=1.0)
+    plan = plan_sharding(tables, LIMITS.model_copy(update={"data_parallel_max_bytes": max_bytes}), optimizer)
+    embeddings = ShardedEmbeddings(plan, names, optimizer, 0, ranks.group)
+    embeddings(torch.arange(len(names)) % 9, torch.ones(len(names), 1, dtype=torch.int32)).sum().backward()
+    embeddings.step()
+    return sorted(shard.table for shard in embeddings.shards())
+
+
+@placements
+def test_any_name_of_a_column_names_a_table(one_rank, max_bytes):
+    names = ["type", "items", "keys", "values", "forward", "user.id", "a b", "weight", "table_1", "it's", "日本"]
+    assert one_rank.run(train_names, names, max_bytes)[0] == sorted(names)
+
+
 def test_an_id_outside_its_table_never_reaches_the_look_up(one_rank):
     with pytest.raises(IdRangeError, match=r"column t: id 5 is outside its table of 5 rows"):
         looked_up(one_rank, [[0.0, 0.0]] * 5, [[4], [5]], "sum", 0)

@@ -10,9 +10,11 @@ from make_source import SCHEMA, make_pipeline, make_rows, make_source
 from rec.core.errors import DayError
 from rec.core.schema import Column, FeatureSchema
 from rec.core.values import Values
+from rec.etl import fit, lake
 from rec.etl.delta import table_version
 from rec.etl.fit import fit_features
 from rec.etl.lake import Lake
+from rec.etl.sink import write_features
 from rec.etl.vocabulary import with_all_arrays
 from rec.ops.categorify import Categorify
 from rec.ops.fill_median import FillMedian
@@ -141,6 +143,28 @@ def test_large_vocabularies_are_completed_for_replay(spark, tmp_path, days):
     for name, column in small.states[1][0].columns.items():
         for part, array in whole.states[1][0].columns[name].keys.arrays().items():
             np.testing.assert_array_equal(array, column.keys.arrays()[part])
+
+
+@pytest.mark.parametrize("moment", ["before", "within"])
+def test_counts_that_another_run_removes_are_counted_again(spark, tmp_path, days, fitted, monkeypatch, moment):
+    """A rival writes day 1 anew, and removes its old attempt, before this fit reads its counts or as it does."""
+    root = tmp_path / "lake"
+    source, rival = make_source(spark, days), make_source(spark, {1: make_rows(1, 33, salt="rival")})
+    write_features(source, fit_features(source, scaled_pipeline(), root, [0, 1]))
+    place, name = {"before": (fit, "_admit"), "within": (lake.Lake, "read")}[moment]
+    real, rivals = getattr(place, name), [lambda: write_features(rival, FittedPipeline.load(states))]
+    [states] = (root / "states").iterdir()
+
+    def after_a_rival(*arguments):
+        if rivals:
+            rivals.pop()()
+        return real(*arguments)
+
+    monkeypatch.setattr(place, name, after_a_rival)
+    again = fit_features(source, scaled_pipeline(), root, [0, 1])
+    assert not rivals
+    assert states_of(again)[0] == states_of(fitted)[0]
+    assert again.counted[1].attempt > Lake(root).visible()[1].attempt
 
 
 def test_a_second_fit_of_the_same_days_changes_nothing(spark, fitted, root, days):

@@ -90,6 +90,20 @@ def test_a_day_column_is_an_instant_of_any_kind(spark, tmp_path, values, kind):
     assert [row["reason"] for row in source.quarantine.collect()] == ["day:ts"]
 
 
+def test_a_column_may_tell_the_day_and_be_a_feature(spark, tmp_path):
+    path = write(tmp_path / "a.parquet", ts=[1709251199, 1709251200], s=["2024-03-01", None])
+    given = {"dense": ["ts"], "sparse": {"s": "string"}}
+    source = rec.read_parquet(spark, path, day={"column": "ts"}, columns=given)
+    rows = source.frame.orderBy("row_key").select("ts", "day").collect()
+    assert [tuple(row) for row in rows] == [(1709251199, 20240229), (1709251200, 20240301)]
+    given = {"sparse": {"s": "string"}}
+    source = rec.read_parquet(spark, path, day={"column": "s"}, columns=given, max_quarantine_fraction=1)
+    assert [row["s"] for row in source.frame.collect()] == ["2024-03-01"]
+    path = write(tmp_path / "b.parquet", price=[1.5])
+    with pytest.raises(SchemaDriftError, match="'price' is float, read as day, which takes integer or text or date"):
+        rec.read_parquet(spark, path, day={"column": "price"}, columns={"dense": ["price"]})
+
+
 def test_widths_of_a_type_may_differ_and_columns_may_be_added(spark, tmp_path):
     write(tmp_path / "day_9.parquet", x=pa.array([1], pa.int32()), f=pa.array([0.5], pa.float32()))
     write(tmp_path / "day_10.parquet", f=[0.25], new=["a"], x=pa.array([2**40], pa.int64()))
@@ -131,6 +145,19 @@ def test_a_file_that_is_cut_off_is_refused_by_name(spark, tmp_path):
         ({"layout": "parquet", "columns": {"dense": ["x"]}, "pad_right": True}, "pad_right is for lines of text"),
         ({"layout": "parquet", "columns": {"dense": ["x"], "sparse": {"x": "int64"}}}, "'x' is named 2 times"),
         ({"layout": "parquet", "columns": {"dense": ["day"]}}, "a feature cannot be called 'day'"),
+        (
+            {"layout": "parquet", "columns": {"dense": ["x"], "sparse": {"X": "int64"}}},
+            "'x' is named 2 times, upper and",
+        ),
+        *(
+            ({"layout": "parquet", "columns": {"dense": [name]}}, f"a feature cannot be called '{name}'")
+            for name in ("Day", "LABEL", "row_key", "state_id", "golden_id", "_file", "a`b")
+        ),
+        ({"layout": "parquet", "columns": {"dense": ["p", "raw_P"]}}, "values of 'p' as 'raw_p', which is a feature"),
+        (
+            {"layout": "parquet", "columns": {"label": "click", "dense": ["x"], "sparse": {"click": "int64"}}},
+            "'click' is the label and a feature",
+        ),
         ({"layout": "parquet", "columns": {"label": "x"}}, "neither dense nor sparse"),
         ({"max_quarantine": 1}, "unknown key 'max_quarantine'; did you mean 'max_quarantine_fraction'"),
         ({"max_quarantine_fraction": 2}, "max_quarantine_fraction = 2"),

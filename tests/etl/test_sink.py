@@ -106,6 +106,29 @@ def test_every_line_is_accounted_for(spark, source, table, root):
     ]
 
 
+def test_lines_of_a_day_without_rows_go_with_the_first_day_of_their_file_that_has_some(spark, tmp_path, days):
+    """Day 5's file holds bad lines alone; day 1's holds one that tells another day, before all others."""
+    source = make_source(spark, {1: days[1], 2: days[2], 5: []}, quarantined=[(1, "label"), (2, "blank"), (5, "blank")])
+    early = source.ledger.lines.withColumn("day", functions.expr("CASE WHEN _outcome = 'label' THEN 0 ELSE day END"))
+    quarantine = source.quarantine.withColumn("day", functions.expr("CASE WHEN reason = 'label' THEN 0 ELSE day END"))
+    ledger = dataclasses.replace(source.ledger, lines=early)
+    source = dataclasses.replace(source, ledger=ledger, quarantine=quarantine)
+    table = write_features(source, fit_features(source, make_pipeline(), tmp_path, [1]))
+    assert table.days == (1, 2)
+    rows = spark.read.format("delta").load(f"{tmp_path}/ledger").collect()
+    assert sum(r["lines"] for r in rows) == sum(f.num_lines for f in source.files) == 81 + 82 + 3
+    assert sum(r["accepted"] for r in rows) == table.num_rows
+    found = spark.read.format("delta").load(f"{tmp_path}/quarantine").collect()
+    assert sorted((r["day"], r["file"], r["reason"]) for r in found) == [
+        (1, "/raw/day_1", "label"),
+        (1, "/raw/day_5", "blank"),
+        (2, "/raw/day_2", "blank"),
+    ]
+    for day in (1, 2):
+        of_day = [r for r in rows if r["day"] == day]
+        assert sum(r["quarantined"] for r in of_day) == sum(r["day"] == day for r in found)
+
+
 def test_the_features_commit_is_last_and_names_the_others(table, root, fitted):
     visible = Lake(root).visible()
     assert [(d.day, d.attempt, d.state_id) for d in visible.values()] == [(d, 1, fitted.state_id) for d in range(3)]

@@ -153,6 +153,29 @@ def test_ranks_that_wait_for_one_within_its_limit_are_asked_again_later():
     assert watch.wants_stacks(10.5)
 
 
+def test_after_a_recovery_a_later_hang_is_told_by_its_own_stacks():
+    watch = _watch()
+    _beat(watch, 0, 20.0, idle_s=21.0)
+    _beat(watch, 1, 20.0, idle_s=21.0)
+    assert watch.wants_stacks(21.0)
+    _answer(watch, 0, 21.5, IN_EXCHANGE)
+    _answer(watch, 1, 21.5, OWN_CODE)
+    # Before the verdict both go on, and much later it is rank 0 that spins.
+    for now in (22.0, 300.0):
+        _beat(watch, 0, now, step=9)
+        _beat(watch, 1, now, step=9)
+        assert watch.verdict(now) is None
+    _beat(watch, 0, 330.0, idle_s=25.0, step=500)
+    _beat(watch, 1, 330.0, idle_s=25.0, step=500)
+    assert watch.verdict(330.0) is None
+    assert watch.wants_stacks(330.0)
+    _answer(watch, 0, 330.5, OWN_CODE)
+    _answer(watch, 1, 330.5, IN_EXCHANGE)
+    text = str(watch.verdict(331.0))
+    assert text.startswith("rank 0 (host node0, pid 100) hung")
+    assert "rank 1" not in text
+
+
 def test_ranks_that_all_wait_for_each_other_are_all_told():
     watch = _watch()
     for rank in range(2):
@@ -194,3 +217,45 @@ def test_the_listener_refuses_a_stranger_and_hears_a_supervisor():
     assert str(dog.verdict).startswith("rank 0 (host node0, pid 7) raised ValueError: of 0")
     with pytest.raises(ConnectionRefusedError):
         connect(dog.address, dog.token)
+
+
+@pytest.mark.parametrize("error", [BrokenPipeError(32, "closed"), SystemExit(1)], ids=["error", "rich leaves"])
+def test_a_progress_display_that_fails_does_not_end_the_watch(error, caplog):
+    shown = []
+
+    def display(view):
+        shown.append(view.rank)
+        raise error
+
+    silent = LaunchConfig(start_s=30, heartbeat_s=1, phase_s=20)
+    with Watchdog("127.0.0.1", "127.0.0.1", 1, silent, lambda: None) as dog:
+        dog.on_beat = display
+        supervisor = connect(dog.address, dog.token)
+        send(supervisor, "hello", rank=0, host="node0", pid=1)
+        for _ in range(2):
+            send(supervisor, "beat", phase="train", step=5, idle_s=0.0, limit_s=20.0, figures={})
+        # From then on it is silent: the watch must find that out and have it stopped.
+        kinds = [receive(supervisor)["kind"] for _ in range(2)]
+        supervisor.close()
+    assert kinds == ["stacks", "stop"]
+    assert "sent no sign of life" in str(dog.verdict)
+    assert shown == [0]
+    assert "progress is shown no more" in caplog.text
+
+
+def test_a_watch_that_fails_ends_the_run(monkeypatch):
+    def fail(_self, _now):
+        raise RuntimeError("a fault of the watch")
+
+    monkeypatch.setattr(Watch, "wants_stacks", fail)
+    monkeypatch.setattr("threading.excepthook", lambda _: None)
+    with Watchdog("127.0.0.1", "127.0.0.1", 1, LIMITS, lambda: None) as dog:
+        supervisor = connect(dog.address, dog.token)
+        send(supervisor, "hello", rank=0, host="node0", pid=1)
+        dog._threads[0].join(0.1)
+        supervisor.close()
+        for thread in dog._threads:
+            thread.join(1.0)
+    assert "the watch over the ranks failed, so the run was ended: RuntimeError('a fault of the watch')" in str(
+        dog.verdict
+    )

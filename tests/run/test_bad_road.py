@@ -141,9 +141,18 @@ def test_a_checkpoint_that_is_gone(trained, refuse, without, verb):
     assert str(trained.root / "checkpoints") in refuse(verb)
 
 
+def test_a_push_before_any_evaluation(trained, refuse):
+    """Comes before the tests that evaluate: what is served is compared with what an evaluation scored."""
+    line = refuse("push")
+    assert f"{trained.root}: no evaluate stage was run here on {trained.root}/checkpoints/" in line
+    assert "run: rec evaluate RECIPE" in line
+    assert not (trained.folder / "models").exists()
+
+
 def test_a_port_in_use_leaves_no_version(trained, refuse):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
+        assert trained.command("evaluate", *[x for s in BOTH for x in ("--set", s)]) == 0
         # What the bundle holds is made before the push and is whole.
         assert trained.command("push", "--set", f"serve.http_port={port}") == 2
         line = refuse("push", f"serve.http_port={port}")

@@ -43,7 +43,8 @@ def has_child(pid: int) -> bool:
 
 
 @pytest.mark.parametrize(
-    "moment", ["the JVM starts", pytest.param("values are counted", marks=pytest.mark.slow), "rows are written"]
+    "moment",
+    ["the JVM starts", *(pytest.param(m, marks=pytest.mark.slow) for m in ("values are counted", "rows are written"))],
 )
 def test_an_interrupted_features_stage_says_one_word_and_the_next_is_whole(road, tmp_path, moment):
     road.content["features"]["sparse"]["columns"] = ["C1", "C2"]

@@ -194,12 +194,24 @@ def test_two_pushes_at_once_are_one_too_many(bundles, served):
 def test_other_inputs_need_another_name(tmp_path, served, answers, rows, bundles):
     other = make_bundle(tmp_path / "other", schema=raw_schema(num_dense=2))
     version = Repository(served.repository).state("ranker").version
-    with pytest.raises(ServingError, match=r"model ranker: other inputs than version .*column 'I3' was .* is None"):
+    with pytest.raises(
+        ServingError, match=r"model ranker: other inputs than version .*column 'I3' was dense int64, is not there"
+    ):
         push(other, served.repository)
     assert_serves(answers, bundles[0], version, rows)
     named = push(other, served.repository, config=ServeConfig(model_name="narrow"))
     assert (named.version, named.url) == (1, served.url)
     assert len(named.score(make_rows(other.raw_schema, 3))) == 3
+
+
+def test_a_column_that_is_of_an_earlier_day_now_is_no_other_input(tmp_path, served, answers, rows, bundles):
+    schema = raw_schema()
+    dated = schema.replace(schema["I2"].model_copy(update={"first_day": 3}))
+    version = push(make_bundle(tmp_path / "dated", schema=dated), served.repository).version
+    again = make_bundle(tmp_path / "again")
+    assert push(again, served.repository).version == version + 1
+    assert_serves(answers, again, version + 1, rows)
+    assert rollback(served.repository).version == version
 
 
 def test_a_server_that_is_down_or_serves_another_repository_is_no_place_to_push_to(bundles, served, tmp_path):
@@ -226,6 +238,17 @@ def test_a_restart_serves_what_was_served(bundles, served, rows):
                 assert client.state.version == version
         with Client(server.url, "ranker") as client:
             assert_serves(lambda: client.score(rows), bundles[0], version, rows)
+
+
+def test_a_second_server_on_a_repository_is_refused_and_the_first_goes_on(bundles, tmp_path):
+    """Pushes reach one server: the other would go on with what was served before."""
+    first = push(bundles[0], tmp_path / "models")
+    try:
+        with pytest.raises(ServingError, match=rf"models: the server at {first.url} runs on it, .*stop it first"):
+            Server(ServeConfig(repository=tmp_path / "models")).start()
+        assert (push(bundles[1], tmp_path / "models").version, first.client().state.version) == (2, 2)
+    finally:
+        first.stop()
 
 
 def test_nothing_to_roll_back_to_is_said(tmp_path):

@@ -64,7 +64,7 @@ def test_with_one_float_column_all_dense_numbers_travel_as_floats():
         ((0, 1), np.nan, "'dense': price = nan in row 0; expected a finite number"),
         ((2, 0), np.inf, "'dense': count = inf in row 0; expected a finite number"),
         ((2, 0), 0.5, "'dense': count = 0.5 in row 2; expected an integer"),
-        ((2, 0), 2.0**60, "'dense': count = 1.15.* in row 2; expected an integer of magnitude up to"),
+        ((2, 0), 2.0**64, "'dense': count = 1.84.* in row 2; expected an integer of 64 bits"),
     ],
 )
 def test_a_float_without_meaning_is_refused_by_column(place, value, message):
@@ -72,6 +72,14 @@ def test_a_float_without_meaning_is_refused_by_column(place, value, message):
     arrays["dense"][place] = value
     with pytest.raises(RequestError, match=message.replace("row 0", "row .")):
         to_columns(arrays, MIXED)
+
+
+def test_the_whole_of_int64_travels_beside_a_float_column_to_the_nearest_float():
+    counts = np.array([INT64.max, INT64.min, 2**53 + 1])
+    rows = mixed_rows(count=Values(counts, np.zeros(3, bool)))
+    back = to_columns(to_arrays(rows, MIXED), MIXED)["count"].data_B
+    assert back.tolist() == [INT64.max, INT64.min, 2**53]
+    np.testing.assert_array_equal(back.astype(np.float64), counts.astype(np.float64))
 
 
 def test_a_number_marked_as_missing_may_be_anything():

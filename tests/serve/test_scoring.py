@@ -1,5 +1,8 @@
 """What the server answers is what the bundle answers in process, and what does not fit is refused by name."""
 
+import socket
+import threading
+
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -247,6 +250,46 @@ def _infer_together(served, bundle, requests):
 def test_a_server_that_is_not_up_is_named_with_its_remedy():
     with pytest.raises(ServingError, match=r"server 127\.0\.0\.1:9: no answer .*start one with `rec serve`"):
         Client("127.0.0.1:9", "ranker")
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\ncut", b"SSH-2.0-OpenSSH\r\n"],
+    ids=["closed", "cut", "another protocol"],
+)
+def test_an_answer_that_breaks_off_is_an_error_of_the_server(served, bundle, reply):
+    def answer(listener):
+        while True:
+            try:
+                accepted, _ = listener.accept()
+            except OSError:
+                return
+            accepted.recv(1 << 16)
+            accepted.sendall(reply)
+            accepted.close()
+
+    with socket.create_server(("127.0.0.1", 0)) as listener, Client(served.url, served.model_name) as client:
+        threading.Thread(target=answer, args=(listener,), daemon=True).start()
+        client.url = f"127.0.0.1:{listener.getsockname()[1]}"
+        client._client = triton.InferenceServerClient(client.url)
+        with pytest.raises(ServingError, match=rf"server {client.url}: no answer .*start one with `rec serve`"):
+            client.score(make_rows(bundle.raw_schema, 3))
+        listener.shutdown(socket.SHUT_RDWR)
+
+
+def test_a_server_of_another_kind_is_no_server(served):
+    page = b"HTTP/1.1 200 OK\r\nContent-Length: 13\r\nConnection: close\r\n\r\n<html></html>"
+
+    def answer(listener):
+        accepted, _ = listener.accept()
+        accepted.recv(1 << 16)
+        accepted.sendall(page)
+        accepted.close()
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=answer, args=(listener,), daemon=True).start()
+        with pytest.raises(ServingError, match=r"server 127\.0\.0\.1:\d+: no answer .*correct serve\.url"):
+            Client(f"127.0.0.1:{listener.getsockname()[1]}", "ranker")
 
 
 def test_a_model_that_is_not_there_is_named(served):

@@ -1,7 +1,10 @@
 """Damage, gaps, unshared folders, and reading by slices."""
 
 import os
+import re
+import resource
 import shutil
+import signal
 
 import pytest
 import torch
@@ -18,16 +21,21 @@ from rec.train.records import TrainingJob
 from rec.train.trainer import train
 
 
+def make_job(folder) -> TrainingJob:
+    table = write_table(folder / "features", planted_day(0, 600))
+    return TrainingJob(
+        table=table,
+        days=Days(train=(0,)),
+        model=DLRMConfig(embedding_dim=4),
+        config=TrainConfig(global_batch_size=128, num_streams=4),
+        folder=str(folder / "out"),
+    )
+
+
 @pytest.fixture(scope="module")
 def written(one_rank, tmp_path_factory):
     """The folder of a one-epoch training."""
-    folder = tmp_path_factory.mktemp("checkpoint")
-    table = write_table(folder / "features", planted_day(0, 600))
-    config = TrainConfig(global_batch_size=128, num_streams=4)
-    job = TrainingJob(
-        table=table, days=Days(train=(0,)), model=DLRMConfig(embedding_dim=4), config=config, folder=str(folder / "out")
-    )
-    return one_rank.run(train, job)[0].path
+    return one_rank.run(train, make_job(tmp_path_factory.mktemp("checkpoint")))[0].path
 
 
 @pytest.fixture
@@ -83,6 +91,27 @@ def test_a_folder_that_ranks_do_not_share_is_refused_by_host_and_path(two_ranks,
             answer
         )
     assert [list(p.iterdir()) for p in tmp_path.iterdir()] == [[], []]
+
+
+def train_with_little_room(ranks, job, num_bytes):
+    """Train where no file may grow beyond a size, as on a full disk."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (num_bytes, before[1]))
+    try:
+        return train(ranks, job)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_full_disk_is_told_with_the_file_and_leaves_no_checkpoint(one_rank, tmp_path):
+    [error] = one_rank.try_run(train_with_little_room, make_job(tmp_path), 1_000)
+    assert isinstance(error, CheckpointError)
+    assert re.search(
+        r"step_\d+/(shard_00000|dense)\.safetensors: cannot be written: .*; free space or give another folder",
+        str(error),
+    )
+    assert not complete_checkpoints(tmp_path / "out")
 
 
 @pytest.fixture

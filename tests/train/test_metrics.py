@@ -110,8 +110,19 @@ def test_no_rows_is_no_figure():
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 def test_a_logit_that_is_not_finite_is_refused(bad):
-    with pytest.raises(TrainingError, match=r"1 of 3 logits are not finite \(-?(nan|inf)\)"):
+    with pytest.raises(TrainingError, match=r"1 of 3 logits are not finite or beyond 2\^22 \(-?(nan|inf)\)"):
         ScoreCounts.of(np.array([0, bad, 1], np.float32), np.zeros(3))
+
+
+@pytest.mark.parametrize("bad", [2.0**23, -(2.0**23), 1e30])
+def test_a_logit_whose_loss_would_leave_int64_is_refused(bad):
+    with pytest.raises(TrainingError, match=r"1 of 3 logits are .* beyond 2\^22 \(.*\); lower learning rates"):
+        ScoreCounts.of(np.array([0, bad, 1], np.float32), np.zeros(3))
+
+
+def test_the_loss_of_the_largest_logit_is_exact():
+    counts = ScoreCounts.of(np.array([2.0**22, -1.0], np.float32), np.array([0.0, 1.0]))
+    assert counts.totals().evaluation((0,)).log_loss == pytest.approx((2.0**22 + np.log1p(np.e)) / 2, rel=1e-12)
 
 
 def test_a_label_beside_0_and_1_is_refused():
