@@ -36,12 +36,27 @@ find_python() {
     die "no Python 3.11 or 3.12 on PATH; install python3.11 python3.11-venv python3.11-dev"
 }
 
+# All that is missing is told at once, and before anything is fetched.
+need_tools() {
+    local python missing=(); python=$(find_python)
+    command -v java >/dev/null || missing+=(openjdk-17-jre-headless)
+    command -v g++ >/dev/null || missing+=(g++)
+    "$python" -c 'import sysconfig, pathlib as p, sys; sys.exit(not p.Path(sysconfig.get_paths()["include"], "Python.h").exists())' \
+        || missing+=("${python##*/}-dev")
+    "$python" -c 'import ensurepip' 2>/dev/null || missing+=("${python##*/}-venv")
+    command -v gradle >/dev/null || can_install || missing+=(gradle)
+    [ ${#missing[@]} = 0 ] || die "not here: ${missing[*]}; run: sudo apt-get install ${missing[*]}"
+}
+
+can_install() { [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; }
+
 make_venv() {
     local python; python=$(find_python)
     [ -x "$1/bin/python" ] || "$python" -m venv "$1" || die "$python -m venv failed; install python3.11-venv"
 }
 
 install_python() {
+    need_tools
     make_venv $venv
     [ -x $uv ] || $venv/bin/python -m pip install -q --disable-pip-version-check "$(grep '^uv==' constraints.txt)"
     $uv pip install -q --python $venv/bin/python --compile-bytecode -c constraints.txt -e '.[train,client,dev]' \
@@ -52,14 +67,13 @@ install_python() {
 
 install_gradle() {
     command -v gradle >/dev/null && return
-    [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null || die "gradle is not on PATH; run: sudo apt-get install gradle"
     say "gradle is not on PATH: installing Debian's"
     { apt-get update -qq && apt-get install -y -qq --no-install-recommends gradle; } >/dev/null 2>&1 \
         || die "apt-get install gradle failed; install Gradle 4.4.1 or later and put it on PATH"
 }
 
 install_jars() {
-    command -v java >/dev/null || die "java is not on PATH; install openjdk-17-jre-headless"
+    need_tools
     install_gradle
     gradle -q --console=plain "$@" jars 2>&1 | grep -v -iE 'openjdk|^$' || true
     ls jars/delta-spark_*.jar >/dev/null 2>&1 || die "gradle jars left no jars/delta-spark_*.jar; run it to see why: gradle $* jars"
@@ -71,9 +85,7 @@ install_gpu_jar() {
 }
 
 install_horovod() {
-    $venv/bin/python -c 'import sys, sysconfig, pathlib as p; sys.exit(not p.Path(sysconfig.get_paths()["include"], "Python.h").exists())' \
-        || die "Python.h is missing; install python3.11-dev"
-    command -v g++ >/dev/null || die "g++ is not on PATH; install g++"
+    need_tools
     local gpu=()
     command -v nvcc >/dev/null && gpu=(HOROVOD_GPU_OPERATIONS=NCCL)
     env PATH="$PWD/$venv/bin:$PATH" CMAKE_TOOLCHAIN_FILE="$PWD/deploy/horovod-cxx17.cmake" CMAKE_POLICY_VERSION_MINIMUM=3.5 \
