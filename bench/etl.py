@@ -46,7 +46,8 @@ def run_reclake(raw: Path, out: Path) -> None:
     import rec
 
     spark = rec.spark_session(SPARK_CONF)
-    clicks = rec.read_criteo(spark, raw / "day_*.tsv", day={"path": r"day_(\d+)"})
+    # A work folder of this run alone: lines that an earlier one parsed would be found in a shared one.
+    clicks = rec.read_criteo(spark, raw / "day_*.tsv", day={"path": r"day_(\d+)"}, work_dir=out / "work")
     dense = clicks.schema.dense >> rec.FillMissing(0) >> rec.Clip(min=0) >> rec.LogOp()
     sparse = clicks.schema.sparse >> rec.Categorify(freq_threshold=FREQ_THRESHOLD)
     fitted = rec.fit_features(clicks, rec.Pipeline(dense, sparse), out, days=range(NUM_TRAIN_DAYS))

@@ -146,8 +146,8 @@ def run_etl(stages: Stages) -> FeatureTable:
     if recipe.dataset is not None:
         prepare_rows(recipe.source.path, recipe.dataset)
     built = _build_features(stages, recipe.root, recipe.days.train)
-    figures = {**built.figures(), "gpu_receipt": kept_receipt(recipe.root, recipe.model_dump(mode="json"))}
     inputs = named_inputs(Artifact(uri=f.path, sha256=f.sha256) for f in built.source.files)
+    figures = {**built.figures(), "gpu_receipt": kept_receipt(recipe.root, recipe.model_dump(mode="json"), inputs)}
     stages.record("etl", watch, (inputs, {"features": _artifact(built.table)}), figures, built.source.ledger.warnings)
     stages.show(ledger_table(figures))
     return built.table
@@ -247,25 +247,20 @@ def explain_etl(recipe: Recipe, cluster_conf: str | Path | None = None, *, broad
 
     The receipt is kept as a record of the recipe's own root, where the next features stage finds it.
     """
-    from rec.etl.receipt import captured_stderr, explain_conf, make_receipt
+    from rec.etl.receipt import CONF, captured_stderr, explain_conf, make_receipt
 
     cluster_conf = cluster_conf or default_conf(CLUSTER_SPARK_CONF)
     watch, settings = Stopwatch(), explain_conf(cluster_conf, broadcasts=broadcasts)
     with tempfile.TemporaryDirectory(prefix="reclake-explain-") as folder, captured_stderr() as log_file:
-        stages = open_stages(recipe.model_copy(update={"root": folder}), extra=settings)
+        # A work folder of its own too: lines that were parsed before would not be read again.
+        source = recipe.source.model_copy(update={"work_dir": None})
+        stages = open_stages(recipe.model_copy(update={"root": folder, "source": source}), extra=settings)
         run_etl(stages)
-        receipt = make_receipt(stages.spark, log_file)
+        receipt, read = make_receipt(stages.spark, log_file), newest_record(folder, "etl").inputs
     kept = replace(stages, recipe=recipe, run=Run(recipe.root))
-    record_receipt(kept, receipt, watch, cluster_conf, broadcasts=broadcasts)
+    inputs = {**read, CONF: Artifact(uri=str(cluster_conf), sha256=sha256_file(cluster_conf))}
+    kept.record("explain", watch, (inputs, {}), {**receipt.figures(), "broadcasts": broadcasts})
     return receipt
-
-
-def record_receipt(
-    stages: Stages, receipt: "Receipt", watch: Stopwatch, cluster_conf: str | Path, *, broadcasts: bool
-) -> None:
-    """Write the record ``explain``."""
-    conf = Artifact(uri=str(cluster_conf), sha256=sha256_file(cluster_conf))
-    stages.record("explain", watch, ({"conf": conf}, {}), {**receipt.figures(), "broadcasts": broadcasts})
 
 
 def _build_features(stages: Stages, root: str | Path, days: tuple[int, ...]) -> "BuiltFeatures":

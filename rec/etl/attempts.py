@@ -1,9 +1,11 @@
 """Claiming an attempt at a day, and what is recorded of the day under it before its features.
 
 Lines without a day (a header, a line whose day could not be told) and those of a day that no row is of (each of its
-lines quarantined) are accounted with the first day of their file that holds rows.
+lines quarantined) are accounted with the first day of their file that holds rows, those of a file without rows with the
+last such day before its own.
 """
 
+import bisect
 import json
 import logging
 from collections.abc import Iterable, Mapping
@@ -69,21 +71,28 @@ def remove_dead(lake: Lake, spark: "SparkSession", run_id: str) -> int:
 
 
 def _rows_by_day(source: Source) -> dict[int, list[LedgerRow]]:
-    held, first_of_file = set(source.ledger.days), _first_days(source)
+    held, day_of_file = set(source.ledger.days), _days_of_files(source)
     found: dict[int, list[LedgerRow]] = {}
     for row in source.ledger.rows:
-        day = row.day if row.day in held else first_of_file[row.file]
+        day = row.day if row.day in held else day_of_file[row.file]
         found.setdefault(day, []).append(row)
     return found
 
 
-def _first_days(source: Source) -> dict[int, int]:
-    """Return the first day that each file has rows of, the source's first for a file without rows."""
+def _days_of_files(source: Source) -> dict[int, int]:
+    """Return for each file the day that its lines go with where no row is of theirs."""
+    held = source.ledger.days
+    told: dict[int, int] = {}
     days: dict[int, int] = {}
     for row in source.ledger.rows:
-        if row.rows and row.day is not None:
-            days[row.file] = min(row.day, days.get(row.file, row.day))
-    return {row.file: days.get(row.file, min(source.ledger.days, default=0)) for row in source.ledger.rows}
+        if row.day is not None:
+            told[row.file] = min(row.day, told.get(row.file, row.day))
+            if row.rows:
+                days[row.file] = min(row.day, days.get(row.file, row.day))
+    for file in {row.file for row in source.ledger.rows} - days.keys():
+        before = bisect.bisect_right(held, told[file]) if file in told else 0
+        days[file] = held[max(before - 1, 0)] if held else 0
+    return days
 
 
 def _claim(
@@ -129,7 +138,7 @@ def _append_quarantine(
     uri = lake.create("quarantine")
     if not any(row.quarantined for day in attempts for row in rows[day]):
         return
-    cases = " ".join(f"WHEN {file} THEN {day}" for file, day in sorted(_first_days(source).items()))
+    cases = " ".join(f"WHEN {file} THEN {day}" for file, day in sorted(_days_of_files(source).items()))
     held = ", ".join(map(str, source.ledger.days))
     dated = source.quarantine.selectExpr(
         f"CAST(CASE WHEN day IN ({held}) THEN day ELSE CASE file {cases} END END AS INT) AS day",

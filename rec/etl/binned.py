@@ -67,14 +67,15 @@ def file_names(spark: "SparkSession", files: Sequence[SourceFile], work_dir: str
 
 
 def first_days(
-    files: Sequence[SourceFile], columns: Sequence[frozenset[str]], cuts: Sequence[int]
+    files: Sequence[SourceFile], named: Sequence[frozenset[str] | None], cuts: Sequence[int]
 ) -> dict[str, int | None]:
-    """Return the columns that files have, each with its first day where the earliest file lacks it.
+    """Return the columns that files name, each with its first day where the earliest file lacks it; None names none.
 
     Files go by the day of their path, then in path order. A day that only rows tell is None. Raises SchemaDriftError
     where a file lacks a column that an earlier one has.
     """
-    order = sorted((k for k, file in enumerate(files) if file.num_lines), key=lambda k: (files[k].day or 0, k))
+    columns = {k: names for k, names in enumerate(named) if names is not None and files[k].num_lines}
+    order = sorted(columns, key=lambda k: (files[k].day or 0, k))
     starts: dict[str, int] = {}
     for k in order:
         gone = sorted(starts.keys() - columns[k])

@@ -107,8 +107,8 @@ class ParquetColumns(Config):
 class SourceConfig(Config):
     """The ``source`` section of a recipe. ``columns`` belongs to ``layout: parquet``, ``pad_right`` to text.
 
-    ``work_dir`` takes unpacked and parsed lines, up to 0.8 of the text's bytes (by default ``work`` below the root);
-    every executor must reach it.
+    ``work_dir`` takes parsed lines, up to 0.8 of the text's bytes, and the text of gzip files (by default ``work``
+    below the root); every executor must reach it.
     """
 
     path: LocalPath

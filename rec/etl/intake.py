@@ -2,6 +2,7 @@
 
 import errno
 import glob
+import itertools
 import os
 import tempfile
 from collections.abc import Callable
@@ -55,10 +56,33 @@ def find_files(path: str | Path) -> list[str]:
     found = [local] if os.path.exists(local) else sorted(glob.glob(local, recursive=True))
     if not found:
         raise InputError(f"source {text}: no such file or folder; check the path, or the pattern")
+    if found != [local]:
+        found = [match for match in found if _is_shown(Path(match), _fixed_part(Path(local)))]
     files = sorted({os.path.abspath(f) for match in found for f in _files_of(Path(match))})
     if not files:
         raise InputError(f"source {text}: holds no data file (names that start with . or _ are none); add one")
     return files
+
+
+def _fixed_part(pattern: Path) -> Path:
+    """Return the folder that every match of a pattern lies in."""
+    fixed = itertools.takewhile(lambda part: not glob.has_magic(part), pattern.parts)
+    return Path(*fixed)
+
+
+def _is_shown(match: Path, top: Path) -> bool:
+    """Tell whether no folder on the way from ``top`` to a match has a name that is no data's.
+
+    Raises InputError where one of them is a Delta table.
+    """
+    for folder in (top, *itertools.takewhile(lambda p: p != top, match.parents)):
+        _refuse_delta(folder)
+    return not any(part.startswith((".", "_")) for part in match.relative_to(top).parts)
+
+
+def _refuse_delta(folder: Path) -> None:
+    if (folder / "_delta_log").is_dir():
+        raise InputError(f"source {folder}: a Delta table, whose removed files would be read too; export it to Parquet")
 
 
 def _files_of(path: Path) -> list[Path]:
@@ -68,8 +92,7 @@ def _files_of(path: Path) -> list[Path]:
         return [path]
     if not path.is_dir():
         raise _no_data(path)
-    if (path / "_delta_log").is_dir():
-        raise InputError(f"source {path}: a Delta table, whose removed files would be read too; export it to Parquet")
+    _refuse_delta(path)
     return _files_below(path)
 
 

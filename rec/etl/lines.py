@@ -109,18 +109,22 @@ class LineCounter:
                 self.sample.append(line)
                 if len(self.sample) == 1:
                     self._header = parse_header(line, self.day_column)
+                    if self._header and not _is_utf8(line):
+                        raise InputError(
+                            f"{self.path}: its header is not UTF-8 ({line[:80]!r}); write the file in UTF-8"
+                        )
 
     def _refuse_other_header(self, lines: bytes) -> None:
         """A second header with other columns would give every row after it another meaning."""
         if self._header is None:
             return
-        header, lower = self._header.header.encode().lower(), lines.lower()
+        lower = lines.lower()
         token = max((n.lower().encode() for n in self._header.names), key=lambda n: (n == b"label", len(n)))
         at = lower.find(token)
         while at >= 0:
             start, end = lower.rfind(b"\n", 0, at) + 1, lower.find(b"\n", at)
-            line = lower[start:end].removesuffix(b"\r")
-            if line != header and parse_header(line, self.day_column):
+            line = lines[start:end].removesuffix(b"\r")
+            if line.decode("utf-8", "replace").lower() != self._header.header and parse_header(line, self.day_column):
                 number = self.num_lines + lines.count(b"\n", 0, start) + 1
                 raise self._other_header(number, line)
             at = lower.find(token, end)

@@ -6,20 +6,22 @@ operator on the CPU would pass for one on the GPU (adaptive plans, the expressio
 
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rec.core.errors import MissingDependencyError
-from rec.core.records import newest_records
+from rec.core.records import Artifact, newest_records
 from rec.etl.gpuplan import Fallback, fallbacks, reads_delta_log, split_log
 from rec.etl.session import JARS_FOLDER, read_spark_conf, session_jars
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+# The name of the Spark conf among a receipt's inputs; the others are the source's files.
+CONF = "spark conf"
 _DELTA_DESCRIPTIONS = ("Delta:", "$anonfun$recordDelta", "recordDeltaOperation")
 
 
@@ -44,6 +46,7 @@ class Receipt:
             "fallbacks": [[f.operator, f.reason] for f in self.fallbacks],
             "queries": self.num_queries,
             "plans": self.num_plans,
+            "is_whole": self.is_whole,
         }
 
 
@@ -108,10 +111,14 @@ def make_receipt(spark: "SparkSession", log: Path) -> Receipt:
     )
 
 
-def kept_receipt(root: str | Path, config: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the newest receipt under a root that was taken of a recipe's source and features, with its run's id."""
+def kept_receipt(root: str | Path, config: dict[str, Any], files: Mapping[str, Artifact]) -> dict[str, Any] | None:
+    """Return the newest receipt under a root that was taken of a recipe's source and features, over files of the same
+    bytes (a blank line in one moves its scan to the CPU), with its run's id."""
+    digests = sorted(str(file.sha256) for file in files.values())
     for record in newest_records(root, "explain"):
-        if all(record.config.get(section) == config[section] for section in ("source", "features")):
+        held = sorted(str(file.sha256) for name, file in record.inputs.items() if name != CONF)
+        same = all(record.config.get(section) == config[section] for section in ("source", "features"))
+        if same and held == digests:
             return {**record.figures, "run_id": record.run_id}
     return None
 

@@ -111,6 +111,8 @@ def _paths(members: dict[int, Intake], files: Sequence[SourceFile]) -> list[Any]
 
 def _day_sql(config: SourceConfig, layout: Layout, cuts: list[int]) -> str:
     if config.day.column is not None:
+        if layout.kind == "empty":
+            return "CAST(NULL AS INT)"
         position = [name.lower() for name in layout.names].index(config.day.column.lower())
         return date_sql(f"fields[{position}]", "text")
     return cut_day_sql("_line_of_all", cuts) if config.day.lines is not None else "_path_day"
@@ -118,7 +120,11 @@ def _day_sql(config: SourceConfig, layout: Layout, cuts: list[int]) -> str:
 
 def _source_file(intake: Intake, config: SourceConfig) -> SourceFile:
     column = config.day.column
-    if column and intake.num_lines and column.lower() not in [name.lower() for name in intake.layout.names]:
+    if (
+        column
+        and intake.layout.kind != "empty"
+        and column.lower() not in [name.lower() for name in intake.layout.names]
+    ):
         raise DayError(
             f"{intake.path}: no way to tell the day, no header names day.column {column!r}; "
             "use day.path or day.lines, or add the column"
@@ -137,7 +143,10 @@ def _source_file(intake: Intake, config: SourceConfig) -> SourceFile:
 
 def _schema(intakes: Sequence[Intake], files: Sequence[SourceFile], cuts: list[int]) -> FeatureSchema:
     """Return the columns of all files; ``first_day`` is set on those that the earliest file lacks."""
-    days = first_days(files, [frozenset(intake.layout.features) for intake in intakes], cuts)
+    # A file of blank lines says nothing of its columns, unless there is no other.
+    speaking = [intake.layout.kind != "empty" for intake in intakes]
+    named = [frozenset(i.layout.features) if says or not any(speaking) else None for i, says in zip(intakes, speaking)]
+    days = first_days(files, named, cuts)
     columns = [Column(name="label", role="label", dtype="int32")]
     for name in sorted(days, key=feature_order):
         if name[0] == "I":

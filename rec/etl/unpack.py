@@ -15,6 +15,7 @@ from pydantic import BaseModel, ValidationError
 from rec.core.errors import InputError
 from rec.core.manifest import sha256_file, sha256_json, write_atomic
 from rec.etl.lines import BLOCK_BYTES, BOM, Intake, Part, intake_of, intake_plain, measure, read_blocks
+from rec.etl.staging import remove_stale
 
 PART_BYTES = 512 << 20
 _MANIFEST = "manifest.json"
@@ -45,7 +46,11 @@ def intake_text(path: str, work_dir: str, day_column: str | None, part_bytes: in
         return intake_plain(path, day_column)
     sha256 = sha256_file(path)
     folder = Path(work_dir, "parts", sha256_json([sha256, day_column, part_bytes]))
-    return _kept(folder, path) or _unpack(path, folder, day_column, part_bytes, is_gzip)
+    intake = _kept(folder, path) or _unpack(path, folder, day_column, part_bytes, is_gzip)
+    if intake.sha256 != sha256:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise InputError(f"{path}: changed while it was read; read the source again when it is whole")
+    return intake
 
 
 def _kept(folder: Path, path: str) -> Intake | None:
@@ -54,6 +59,8 @@ def _kept(folder: Path, path: str) -> Intake | None:
         manifest = _Manifest.model_validate_json((folder / _MANIFEST).read_bytes())
         whole = all(os.path.getsize(part) == size for part, size in manifest.num_bytes.items())
         modified_ns = os.stat(path).st_mtime_ns
+        # Read now: a week later it is stale.
+        os.utime(folder)
     except (OSError, ValidationError):
         return None
     return manifest.intake.model_copy(update={"path": path, "modified_ns": modified_ns}) if whole else None
@@ -63,6 +70,7 @@ def _unpack(path: str, folder: Path, day_column: str | None, part_bytes: int, is
     """Write the parts aside, then rename them into place: no reader sees half of them."""
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
+        remove_stale(folder.parent)
         _check_free_space(path, folder.parent)
         aside = Path(tempfile.mkdtemp(prefix=".unpacking-", dir=folder.parent))
         try:

@@ -61,8 +61,11 @@ class Watchdog:
         for thread in self._threads:
             thread.join()
         # What arrived last still counts, such as the error of a rank whose loss ended the run.
-        self._drain()
-        self.verdict = self.verdict or self._watch.verdict(time.monotonic() + _STOP_S)
+        try:
+            self._drain()
+            self.verdict = self.verdict or self._watch.verdict(time.monotonic() + _STOP_S)
+        except Exception as error:
+            self._fail(error)
         self._listener.close()
         for connection in self._connections.values():
             connection.close()
@@ -104,10 +107,15 @@ class Watchdog:
         try:
             self._watch_over()
         except Exception as error:
-            # Ranks that nobody watches could hang for ever.
-            self.verdict = RankError(f"the watch over the ranks failed, so the run was ended: {error!r}")
-            self._end_run()
-            raise
+            # Ranks that nobody watches could hang for ever. What they said is heard no more: it may be the fault.
+            self._fail(error)
+            self._order_all("stop")
+            with contextlib.suppress(Exception):
+                self._cancel()
+
+    def _fail(self, error: Exception) -> None:
+        logger.debug("the watch over the ranks failed", exc_info=error)
+        self.verdict = self.verdict or RankError(f"the watch over the ranks failed, so the run was ended: {error!r}")
 
     def _watch_over(self) -> None:
         checked = time.monotonic()

@@ -1,6 +1,7 @@
 """A real tritonserver on a model repository, started and stopped from Python."""
 
 import atexit
+import fcntl
 import json
 import os
 import shutil
@@ -9,7 +10,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import NoReturn
+from typing import BinaryIO, NoReturn
 
 from rec.bundle.layout import read_schema
 from rec.core.errors import ServingError
@@ -24,6 +25,7 @@ from rec.serve.request import model_names
 
 RUNNING = "server.json"
 LOG = "server.log"
+HELD = ".server.lock"
 _EXIT_TIMEOUT_S = 5
 _ANY_HOST = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
@@ -41,6 +43,7 @@ class Server:
         self._http_port = config.http_port or 0
         self._process: subprocess.Popen | None = None
         self._backends = ""
+        self._held: BinaryIO | None = None
         self._said = 0
 
     @property
@@ -67,12 +70,8 @@ class Server:
                 check_port(self.config.host, port, f"serve.{field}")
         self._http_port = self.config.http_port or free_port(self.config.host)
         environment = find_environment(self.config.environment)
-        if other := running_server(self.repository, self.config.timeout_s):
-            raise ServingError(
-                f"{self.repository.path}: the server at {other.url} runs on it, and pushes reach one server only; "
-                "use that one, stop it first, or choose another serve.repository"
-            )
         self.repository.make()
+        self._take_repository()
         self._backends = tempfile.mkdtemp(prefix="rec-triton-")
         atexit.register(self.stop)
         try:
@@ -105,6 +104,8 @@ class Server:
             self._process = None
         if self._backends:
             shutil.rmtree(self._backends, ignore_errors=True)
+        if self._held:
+            self._held.close()
 
     def wait(self) -> NoReturn:
         """Wait for as long as the server runs. Raises ServingError when it ends by itself."""
@@ -120,6 +121,20 @@ class Server:
 
     def __exit__(self, *_exc: object) -> None:
         self.stop()
+
+    def _take_repository(self) -> None:
+        """Hold the repository until ``stop`` or the end of this process. Raises ServingError where a server has it."""
+        self._held = open(self.repository.path / HELD, "wb")  # noqa: SIM115
+        try:
+            fcntl.flock(self._held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._held.close()
+            running = _read_running(self.repository)
+            where = f"at {running['url']}" if running else "that starts"
+            raise ServingError(
+                f"{self.repository.path}: the server {where} runs on it, and pushes reach one server only; use that "
+                "one, stop it first, or choose another serve.repository"
+            ) from None
 
     def _launch(self, environment: ServingEnvironment) -> None:
         command = [

@@ -13,8 +13,8 @@ from rec.core.errors import TrainingError
 from rec.core.tables import Evaluation
 
 _FIXED_POINT = 2**40
-# Beyond it a row's loss leaves int64; what is scored so is not a probability any more.
-_MAX_LOGIT = 2.0**22
+# A row's loss counts as no more: beyond twice of it, 2⁴⁰ths would leave int64.
+_MAX_LOSS = 2.0**22
 
 
 @dataclass(frozen=True)
@@ -27,14 +27,10 @@ class ScoreCounts:
 
     @classmethod
     def of(cls, logits_B: np.ndarray, labels_B: np.ndarray) -> "ScoreCounts":
-        """Count rows. Raises TrainingError for a logit that is not finite or beyond ±2²², as where a training diverged,
-        and for a label that is not 0 or 1."""
-        sound_B = np.abs(logits_B) <= _MAX_LOGIT
-        if not sound_B.all():
-            bad = logits_B[~sound_B]
-            raise TrainingError(
-                f"{len(bad)} of {len(logits_B)} logits are not finite or beyond 2^22 ({bad[0]:g}); lower learning rates"
-            )
+        """Count rows. Raises TrainingError for a logit that is not finite and for a label that is not 0 or 1."""
+        if not np.isfinite(logits_B).all():
+            bad = logits_B[~np.isfinite(logits_B)]
+            raise TrainingError(f"{len(bad)} of {len(logits_B)} logits are not finite ({bad[0]}); lower learning rates")
         if not np.isin(labels_B, (0, 1)).all():
             bad = labels_B[~np.isin(labels_B, (0, 1))]
             raise TrainingError(f"label {bad[0]} is neither 0 nor 1; clicks are labelled by these")
@@ -114,7 +110,7 @@ def _merge(logits: np.ndarray, positive: np.ndarray, negative: np.ndarray) -> Sc
 
 
 def _fixed(values: np.ndarray) -> np.ndarray:
-    return np.rint(values * _FIXED_POINT).astype(np.int64)
+    return np.rint(np.minimum(values, _MAX_LOSS) * _FIXED_POINT).astype(np.int64)
 
 
 def _dot(counts: np.ndarray, values: np.ndarray) -> int:

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from line_reference import GOOD, good_line, split_lines
 
 from rec.core.errors import InputError
+from rec.core.manifest import sha256_file
+from rec.etl import unpack
 from rec.etl.intake import find_files
 from rec.etl.layout import decide_layout, parse_header
 from rec.etl.lines import BOM, SEPARATORS, measure
@@ -169,6 +171,57 @@ def test_the_first_header_again_but_for_what_is_around_its_names_is_refused_for_
         intake_text(str(path), str(tmp_path), None)
 
 
+@pytest.mark.parametrize("name", ["ÄGE", "äge", "größe", "日本"])
+def test_a_header_of_any_letters_is_one_in_either_case(tmp_path, name):
+    path = tmp_path / "day.csv"
+    lines = [f"label,I1,C1,{name}", "1,2,0000000a,x", f"LABEL,i1,C1,{name.lower()}", "0,2,0000000a,x"]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    intake = intake_text(str(path), str(tmp_path), None)
+    assert (intake.num_lines, intake.layout.kind) == (4, "header")
+    assert intake.layout.names == ("label", "I1", "C1", name)
+
+
+def test_a_header_in_another_encoding_is_refused_for_that(tmp_path):
+    path = tmp_path / "day.csv"
+    path.write_bytes("label,I1,C1,größe\n1,2,0000000a,x\n".encode("latin-1"))
+    with pytest.raises(InputError, match=r"day\.csv: its header is not UTF-8 .*; write the file in UTF-8"):
+        intake_text(str(path), str(tmp_path), None)
+
+
+@pytest.mark.parametrize("restored", [False, True])
+def test_a_gzip_file_that_changes_between_two_passes_leaves_no_parts(tmp_path, monkeypatch, restored):
+    path, work = tmp_path / "day.gz", tmp_path / "work"
+    first, second = (gzip.compress((good_line() + "\n").encode() * n) for n in (2, 5))
+    path.write_bytes(first)
+
+    def changed(name):
+        digest = sha256_file(name)
+        path.write_bytes(second)
+        return digest
+
+    monkeypatch.setattr(unpack, "sha256_file", changed)
+    with pytest.raises(InputError, match=r"day\.gz: changed while it was read; read the source again"):
+        intake_text(str(path), str(work), None)
+    monkeypatch.undo()
+    assert not list((work / "parts").iterdir())
+    path.write_bytes(first if restored else second)
+    assert intake_text(str(path), str(work), None).num_lines == (2 if restored else 5)
+
+
+def test_parts_that_nobody_reads_for_a_week_are_removed(tmp_path):
+    work, kept = tmp_path / "work", {}
+    for name in ("read", "left", "new"):
+        path = tmp_path / f"{name}.gz"
+        path.write_bytes(gzip.compress((good_line() + f"\n{name}\n").encode()))
+        if name == "new":
+            for folder in kept.values():
+                os.utime(folder, (0, 0))
+            intake_text(str(tmp_path / "read.gz"), str(work), None)
+        [part] = intake_text(str(path), str(work), None).parts
+        kept[name] = Path(part.path).parent
+    assert {name for name, folder in kept.items() if folder.exists()} == {"read", "new"}
+
+
 def test_a_link_to_nothing_is_refused_by_name(tmp_path):
     (tmp_path / "sub").mkdir()
     (tmp_path / "a.tsv").write_text("x")
@@ -212,6 +265,27 @@ def test_files_come_in_path_order_without_hidden_ones(tmp_path):
     assert find_files(tmp_path) == below
     assert find_files(tmp_path / "*.tsv") == below[:2]
     assert find_files(f"file://{tmp_path}/a.tsv") == below[:1]
+
+
+def test_a_pattern_matches_nothing_in_a_folder_of_a_hidden_name(tmp_path):
+    top = tmp_path / "_raw"
+    for name in ("a/day_0.tsv", "_temporary/0/day_0.tsv", "a/.spool/day_1.tsv", "day_2.tsv"):
+        (top / name).parent.mkdir(parents=True, exist_ok=True)
+        (top / name).write_text("x")
+    shown = [str(top / "a/day_0.tsv"), str(top / "day_2.tsv")]
+    assert find_files(top / "**/*.tsv") == find_files(top / "**/day_?.tsv") == find_files(top) == shown
+    assert find_files(top / "*") == shown
+    with pytest.raises(InputError, match="holds no data file"):
+        find_files(top / "*/0/*.tsv")
+
+
+@pytest.mark.parametrize("pattern", ["raw/delta/*.parquet", "raw/*/*.parquet", "raw/**/*.parquet", "ra?/delta"])
+def test_a_pattern_into_a_delta_table_is_refused(tmp_path, pattern):
+    (tmp_path / "raw/delta/_delta_log").mkdir(parents=True)
+    for name in ("part-0.parquet", "_delta_log/0.checkpoint.parquet"):
+        (tmp_path / "raw/delta" / name).write_text("x")
+    with pytest.raises(InputError, match=r"raw/delta: a Delta table, whose removed files would be read too"):
+        find_files(tmp_path / pattern)
 
 
 @pytest.mark.parametrize(

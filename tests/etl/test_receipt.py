@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from rec.core.records import newest_record
 from rec.datasets.criteo_like import CriteoLikeConfig, write_criteo_like
-from rec.etl.receipt import explain_conf
+from rec.etl.receipt import CONF, explain_conf
 from rec.etl.session import read_spark_conf
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -66,6 +67,7 @@ def recipe(folder: Path, *, blank_day: int | None) -> Path:
             "path": f"{folder}/raw/day_*.tsv",
             "day": {"path": r"day_(\d+)"},
             "max_quarantine_fraction": 0.01,
+            "work_dir": str(folder / "work"),
         },
         "days": {"train": [0], "valid": [1], "test": [2]},
         "features": {
@@ -86,6 +88,10 @@ def test_every_query_of_the_stage_runs_on_the_gpu(tmp_path, broadcasts):
     assert receipt["queries"] > 10
     assert receipt["plans"] >= receipt["queries"]
     assert receipt["is_whole"]
+    # Lines that were parsed there before would not be read, and no plan of it be seen.
+    assert not (tmp_path / "work").exists()
+    inputs = newest_record(tmp_path / "lake", "explain").inputs
+    assert sorted(inputs) == ["day_0.tsv", "day_1.tsv", "day_2.tsv", CONF]
 
 
 @pytest.mark.slow

@@ -15,6 +15,7 @@ from rec.core.errors import DayError, SchemaDriftError, TableError
 from rec.core.ids import MISSING
 from rec.core.schema import Column, FeatureSchema
 from rec.etl import sink
+from rec.etl.attempts import input_digests
 from rec.etl.delta import PROPERTIES, commits
 from rec.etl.features import open_features
 from rec.etl.fit import fit_features
@@ -106,7 +107,7 @@ def test_every_line_is_accounted_for(spark, source, table, root):
     ]
 
 
-def test_lines_of_a_day_without_rows_go_with_the_first_day_of_their_file_that_has_some(spark, tmp_path, days):
+def test_lines_of_a_day_without_rows_go_with_another_that_has_some(spark, tmp_path, days):
     """Day 5's file holds bad lines alone; day 1's holds one that tells another day, before all others."""
     source = make_source(spark, {1: days[1], 2: days[2], 5: []}, quarantined=[(1, "label"), (2, "blank"), (5, "blank")])
     early = source.ledger.lines.withColumn("day", functions.expr("CASE WHEN _outcome = 'label' THEN 0 ELSE day END"))
@@ -121,12 +122,20 @@ def test_lines_of_a_day_without_rows_go_with_the_first_day_of_their_file_that_ha
     found = spark.read.format("delta").load(f"{tmp_path}/quarantine").collect()
     assert sorted((r["day"], r["file"], r["reason"]) for r in found) == [
         (1, "/raw/day_1", "label"),
-        (1, "/raw/day_5", "blank"),
         (2, "/raw/day_2", "blank"),
+        (2, "/raw/day_5", "blank"),
     ]
     for day in (1, 2):
         of_day = [r for r in rows if r["day"] == day]
         assert sum(r["quarantined"] for r in of_day) == sum(r["day"] == day for r in found)
+
+
+def test_a_file_without_rows_is_input_of_the_day_before_it_alone(spark, days):
+    some = {day: days[day] for day in (1, 2)}
+    before = input_digests(make_source(spark, some), make_pipeline(), [1, 2])
+    after = input_digests(make_source(spark, {**some, 5: []}, quarantined=[(5, "blank")]), make_pipeline(), [1, 2])
+    assert after[1] == before[1]
+    assert after[2] != before[2]
 
 
 def test_the_features_commit_is_last_and_names_the_others(table, root, fitted):

@@ -200,6 +200,24 @@ def test_odd_file_names_keep_their_rows(spark, tmp_path):
     assert sorted(row["I1"] for row in source.frame.select("I1").collect()) == list(range(6))
 
 
+def test_a_file_of_blank_lines_names_no_column(spark, tmp_path):
+    for name, text in {"0": "label,I1,C1\n1,5,0000000a\n", "1": "\n \n", "2": "I1,label,C1\n6,0,0000000b\n"}.items():
+        (tmp_path / f"day_{name}.csv").write_text(text)
+    source = rec.read_criteo(spark, tmp_path, day={"path": r"day_(\d)"}, max_quarantine_fraction=1)
+    assert source.schema.names == ["label", "I1", "C1"]
+    assert sorted(tuple(row)[:3] for row in source.frame.collect()) == [(0, 6, "0000000b"), (1, 5, "0000000a")]
+    assert {(q["file"], q["line"]): q["reason"] for q in source.quarantine.collect()} == {
+        (1, 1): "blank",
+        (1, 2): "blank",
+    }
+    (tmp_path / "dated").mkdir()
+    (tmp_path / "dated/0.csv").write_text("label,I1,C1,ts\n1,5,0000000a,2024-03-01\n")
+    (tmp_path / "dated/1.csv").write_text("\n")
+    source = rec.read_criteo(spark, tmp_path / "dated", day={"column": "ts"}, max_quarantine_fraction=1)
+    assert [row["day"] for row in source.frame.collect()] == [20240301]
+    assert [row["reason"] for row in source.quarantine.collect()] == ["blank"]
+
+
 def test_cuts_count_lines_over_all_files(spark, tmp_path):
     contents = [(good_line() + "\n").encode() * 4, b"x\n" + (good_line() + "\n").encode() * 5]
     path = write_files(tmp_path, contents)

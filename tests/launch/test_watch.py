@@ -1,5 +1,6 @@
 """Verdicts from what ranks say and do not say, on a clock of the test's."""
 
+import time
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import Client
 
@@ -243,19 +244,27 @@ def test_a_progress_display_that_fails_does_not_end_the_watch(error, caplog):
     assert "progress is shown no more" in caplog.text
 
 
-def test_a_watch_that_fails_ends_the_run(monkeypatch):
-    def fail(_self, _now):
-        raise RuntimeError("a fault of the watch")
+@pytest.mark.parametrize("place", ["hear", "wants_stacks", "verdict"])
+def test_a_watch_that_fails_ends_the_run(monkeypatch, place):
+    heard = Watch.hear
 
-    monkeypatch.setattr(Watch, "wants_stacks", fail)
-    monkeypatch.setattr("threading.excepthook", lambda _: None)
-    with Watchdog("127.0.0.1", "127.0.0.1", 1, LIMITS, lambda: None) as dog:
+    def fail(_self, *arguments):
+        if place != "hear" or arguments[1]["kind"] == "beat":
+            raise RuntimeError("a fault of the watch")
+        heard(_self, *arguments)
+
+    monkeypatch.setattr(Watch, place, fail)
+    cancelled = []
+    with Watchdog("127.0.0.1", "127.0.0.1", 1, LIMITS, lambda: cancelled.append(1) or 1 / 0) as dog:
         supervisor = connect(dog.address, dog.token)
         send(supervisor, "hello", rank=0, host="node0", pid=1)
-        dog._threads[0].join(0.1)
+        for _ in range(3):
+            send(supervisor, "beat", phase="train", step=5, idle_s=0.0, limit_s=20.0, figures={})
+        deadline = time.monotonic() + 10
+        while not cancelled and time.monotonic() < deadline:
+            time.sleep(0.05)
         supervisor.close()
-        for thread in dog._threads:
-            thread.join(1.0)
-    assert "the watch over the ranks failed, so the run was ended: RuntimeError('a fault of the watch')" in str(
-        dog.verdict
+    assert cancelled == [1]
+    assert str(dog.verdict) == (
+        "the watch over the ranks failed, so the run was ended: RuntimeError('a fault of the watch')"
     )

@@ -155,7 +155,8 @@ def stage_records(run_id: str = "20260301T021500000000") -> dict[str, StageRecor
     served = Artifact(uri="models/criteo/3", version=3, sha256=digest("bundle"))
     etl = {"ledger": ledger(), "num_rows": sum(r["accepted"] for r in ledger()), "days": list(range(6))}
     etl |= {"state_id": "9f3c21", "no_op": False, "columns": columns()}
-    etl["gpu_receipt"] = {"operators_on_gpu": 418, "fallbacks": [], "queries": 31, "broadcasts": True}
+    etl["gpu_receipt"] = {"operators_on_gpu": 418, "fallbacks": [], "queries": 31, "plans": 31}
+    etl["gpu_receipt"] |= {"is_whole": True, "broadcasts": True}
     etl["gpu_receipt"]["run_id"] = "20260228T190000000000"
     made = [
         ("etl", raw, {"features": features, "state": state}, etl, 96.2, ()),

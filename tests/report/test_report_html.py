@@ -274,6 +274,14 @@ def test_fallbacks_are_listed(draw, records):
     assert "RAPIDS plans all" not in page.text
 
 
+@pytest.mark.parametrize(("queries", "plans"), [(12, 3), (0, 0)])
+def test_a_receipt_of_queries_that_were_not_explained_is_no_good_one(draw, records, queries, plans):
+    receipt = {"operators_on_gpu": 30, "queries": queries, "plans": plans, "fallbacks": [], "is_whole": False}
+    page = Page(draw(with_figures(records, "etl", gpu_receipt=receipt)))
+    assert f"Only {plans} of {queries} queries were explained" in page.text
+    assert "RAPIDS plans all" not in page.text
+
+
 def test_a_receipt_names_the_run_that_took_it(draw, records):
     page = Page(draw(records))
     assert "Taken by run 20260228T190000000000 of this source and these features." in page.text

@@ -10,11 +10,12 @@ import pytest
 from small_road import RECIPE, Road
 
 import rec
-from rec.core.records import Run, Stopwatch, newest_record
+from rec.core.manifest import sha256_file
+from rec.core.records import Artifact, Run, Stopwatch, newest_record
 from rec.etl.features import open_features
 from rec.etl.gpuplan import Fallback
-from rec.etl.receipt import Receipt, kept_receipt
-from rec.run import Recipe, Stages, record_receipt
+from rec.etl.receipt import CONF, Receipt, kept_receipt
+from rec.run import Recipe, Stages
 from rec.serve.config import ServeConfig
 from rec.serve.server import Server
 from rec.train.curves import read_scores
@@ -23,13 +24,15 @@ CLUSTER_CONF = Path(__file__).resolve().parents[2] / "conf/spark/cluster-gpu.con
 SLICE_ROWS = 128
 
 
-def keep_receipt(road: Road, spark, num_gpu_operators: int, **changes) -> str:
+def keep_receipt(road: Road, spark, num_gpu_operators: int, files=None, **changes) -> str:
     """Keep a receipt as one that was taken of the road's recipe, with changes to it; return the id of its run."""
     recipe = Recipe.model_validate({**road.content, **changes})
     stages = Stages(recipe, Run(recipe.root), spark, print)
     fallback = Fallback("ProjectExec", "try_cast is not supported")
     receipt = Receipt(num_queries=9, num_plans=9, num_gpu_operators=num_gpu_operators, fallbacks=(fallback,))
-    record_receipt(stages, receipt, Stopwatch(), CLUSTER_CONF, broadcasts=True)
+    conf = {CONF: Artifact(uri=str(CLUSTER_CONF), sha256=sha256_file(CLUSTER_CONF))}
+    figures = {**receipt.figures(), "broadcasts": True}
+    stages.record("explain", Stopwatch(), ({**(files or {}), **conf}, {}), figures)
     return stages.run.run_id
 
 
@@ -38,8 +41,12 @@ def walked(tmp_path_factory, raw_days, spark) -> Road:
     """A road that was walked to its end, with what it printed; its test day was compared in three slices."""
     road = Road(tmp_path_factory.mktemp("road"), raw_days)
     road.content["train"]["refit"] = True
-    road.receipt_run = keep_receipt(road, spark, 123)
-    keep_receipt(road, spark, 456, features={"dense": road.content["features"]["dense"]})
+    road.files = {p.name: Artifact(uri=str(p), sha256=sha256_file(p)) for p in raw_days.glob("day_*.tsv")}
+    other = {name: Artifact(uri=file.uri, sha256="0" * 64) for name, file in road.files.items()}
+    road.receipt_run = keep_receipt(road, spark, 123, road.files)
+    keep_receipt(road, spark, 234, other)
+    keep_receipt(road, spark, 345, dict(list(road.files.items())[1:]))
+    keep_receipt(road, spark, 456, road.files, features={"dense": road.content["features"]["dense"]})
     with contextlib.redirect_stdout(io.StringIO()) as printed, pytest.MonkeyPatch.context() as patch:
         patch.setattr("rec.launch.parity.SLICE_ROWS", SLICE_ROWS)
         assert road.command("run") == 0
@@ -94,6 +101,7 @@ def test_a_receipt_of_the_same_source_and_features_is_in_record_and_report(walke
         "fallbacks": [["ProjectExec", "try_cast is not supported"]],
         "queries": 9,
         "plans": 9,
+        "is_whole": False,
         "broadcasts": True,
         "run_id": walked.receipt_run,
     }
@@ -101,7 +109,8 @@ def test_a_receipt_of_the_same_source_and_features_is_in_record_and_report(walke
     assert "try_cast is not supported" in report.read_text()
     assert walked.receipt_run in report.read_text()
     other = {**record.config, "source": {**record.config["source"], "pad_right": True}}
-    assert kept_receipt(walked.root, other) is None
+    assert kept_receipt(walked.root, other, walked.files) is None
+    assert kept_receipt(walked.root, record.config, walked.files)["run_id"] == walked.receipt_run
 
 
 def test_the_speed_of_training_is_recorded_and_shown(walked):
