@@ -66,6 +66,12 @@ def carry_counts(
         write_frame(lake.uri(table), with_attempt(rows.drop("attempt"), targets, columns), {"run_id": run_id})
 
 
+def counted_days(pipeline: Pipeline, lake: Lake, attempts: Mapping[int, int]) -> set[int]:
+    """Return the days whose attempt every table of counts holds."""
+    held = [lake.attempts(table) for table in counted_tables(pipeline)]
+    return {day for day, attempt in attempts.items() if all((day, attempt) in pairs for pairs in held)}
+
+
 def counted_tables(pipeline: Pipeline) -> list[str]:
     found = [fitted_op(chain) for chain in pipeline.chains]
     return sorted({op.statistics_table for _, op in filter(None, found)})

@@ -10,7 +10,7 @@ from rec.core.errors import ConcurrentWriteError
 from rec.core.schema import FeatureSchema
 from rec.core.tables import Days
 from rec.etl.attempts import input_digests, record_days
-from rec.etl.counts import append_counts, columns_of, counted_tables, fitted_op
+from rec.etl.counts import append_counts, columns_of, counted_days, fitted_op
 from rec.etl.features import check_root
 from rec.etl.files import TRIES
 from rec.etl.lake import Lake
@@ -67,8 +67,7 @@ def fit_features(
 
 def _are_held(pipeline: Pipeline, lake: Lake, counted: dict[int, CountedDay]) -> bool:
     """Tell whether no other run removed the counts: a day written anew overtakes the attempt that they are of."""
-    held = [lake.attempts(table) for table in counted_tables(pipeline)]
-    return bool(counted) and all((day, c.attempt) in pairs for day, c in counted.items() for pairs in held)
+    return bool(counted) and counted_days(pipeline, lake, {d: c.attempt for d, c in counted.items()}) == set(counted)
 
 
 def _count_days(
@@ -77,13 +76,9 @@ def _count_days(
     """Return which attempt holds each day's counts, counting the days of which no visible one does."""
     spark = source.frame.sparkSession
     digests = input_digests(source, pipeline, days)
-    visible = lake.visible()
-    held = [lake.attempts(table) for table in counted_tables(pipeline)]
-    counted = {}
-    for day, digest in digests.items():
-        shown = visible.get(day)
-        if shown and shown.input_digest == digest and all((day, shown.attempt) in pairs for pairs in held):
-            counted[day] = CountedDay(shown.attempt, digest)
+    same = {day: shown.attempt for day, shown in lake.visible().items() if shown.input_digest == digests.get(day)}
+    known = counted_days(pipeline, lake, same)
+    counted = {day: CountedDay(same[day], digest) for day, digest in digests.items() if day in known}
     fresh = {day: digest for day, digest in digests.items() if day not in counted}
     if fresh:
         log.info("counting the values of days %s", sorted(fresh))

@@ -35,9 +35,14 @@ class Receipt:
     fallbacks: tuple[Fallback, ...]
 
     @property
+    def is_explained(self) -> bool:
+        """Whether there were queries, and a plan for each."""
+        return 0 < self.num_queries <= self.num_plans
+
+    @property
     def is_whole(self) -> bool:
         """Whether every query was explained and all of it runs on the GPU."""
-        return self.num_queries > 0 and self.num_plans >= self.num_queries and not self.fallbacks
+        return self.is_explained and not self.fallbacks
 
     def figures(self) -> dict[str, Any]:
         """Return what the run record keeps."""

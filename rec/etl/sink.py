@@ -12,7 +12,7 @@ from rec.core.manifest import sha256_json
 from rec.core.schema import FeatureSchema
 from rec.core.tables import FeatureTable
 from rec.etl.attempts import BY_ATTEMPT, input_digests, record_days, remove_dead
-from rec.etl.counts import append_counts, carry_counts, counted_tables
+from rec.etl.counts import append_counts, carry_counts, counted_days
 from rec.etl.delta import (
     TableColumn,
     Transaction,
@@ -147,8 +147,7 @@ class _Writer:
     def _count(self, claimed: Mapping[int, int], counted: Mapping[int, int]) -> None:
         """Give claimed attempts at fitted days their counts: carried where they were counted, counted where not."""
         pipeline = self.fitted.pipeline
-        held = [self.lake.attempts(table) for table in counted_tables(pipeline)]
-        whole = {d for d, attempt in counted.items() if all((d, attempt) in pairs for pairs in held)}
+        whole = counted_days(pipeline, self.lake, counted)
         moves = {d: (counted[d], a) for d, a in claimed.items() if d in whole}
         if moves:
             carry_counts(self.spark, pipeline, self.lake, self.run_id, moves)
